@@ -70,7 +70,6 @@ class ActivityEntry(Struct, frozen=True):
         return first, (kind_label(source.kind), "plain"), (self.about, "plain"), result, actor, when
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
-        """Everything known about the entry; our names, possibly foreign values."""
         del now
         action, badge = self.source, self.badge
         yield "outcome", (safe_text(badge.text), badge.tone)

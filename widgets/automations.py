@@ -86,7 +86,6 @@ class RuleView(Struct, frozen=True):
         return safe_text(self.key, limit=100)
 
     def cells(self, now: datetime) -> TableLine:
-        """State, name, sentence, next time, and the strip with the newest result last."""
         badge = MODES[self.mode]
         upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None
         coming = NOTHING if upcoming is None else safe_text(until(upcoming, now))

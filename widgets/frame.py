@@ -115,7 +115,6 @@ class Vitals(Struct, frozen=True):
 
     @property
     def link_fails(self) -> bool:
-        """Whether the last poll of runs failed."""
         return self.runs_link is not None and self.runs_link.is_failing
 
 
@@ -149,7 +148,6 @@ class HeaderBar(ClickableLine):
         """The facts and the ages that were shown last."""
 
     def show(self, vitals: Vitals) -> None:
-        """Show new facts."""
         self._vitals = vitals
         self.tick()
 
@@ -165,12 +163,10 @@ class HeaderBar(ClickableLine):
             self.refresh()
 
     def render(self) -> Content:
-        """The line, as wide as the screen."""
         self._shown = super().render()
         return self._shown
 
     def parts(self) -> Iterator[Content]:
-        """The parts from left to right, as brief as they have to be."""
         now, room = self._clock(), 0
         left, right = list[Content](), list[Content]()
         for brevity in Brevity:
@@ -280,7 +276,6 @@ class TabBar(ClickableLine):
         self._all, self._current = tabs, current
 
     def parts(self) -> Iterator[Content]:
-        """The tabs with their titles: all in full, or all as brief as they have to be."""
         shown = {*self.set_up, self._current}
         tabs = [tab for tab in self._all if not tab.is_optional or tab.name in shown]
         counts = [f" {count}" if (count := self.counts.get(tab.name)) else "" for tab in tabs]
@@ -311,7 +306,6 @@ class KeyHint(Struct, frozen=True):
 
     @property
     def width(self) -> int:
-        """The width in cells."""
         return cell_len(self.key) + 1 + cell_len(self.does)
 
 
@@ -321,7 +315,6 @@ class KeyBar(ClickableLine):
     hints: reactive[tuple[KeyHint, ...]] = reactive(())
 
     def parts(self) -> Iterator[Content]:
-        """The hints and the gaps between them."""
         at_end = [hint for hint in self.hints if hint.at_end]
         room = self.size.width - 2 * MARGIN - sum(hint.width + GAP for hint in at_end)
         placed: list[tuple[int, KeyHint]] = []
@@ -373,7 +366,6 @@ class NoticePage(Widget):
     notice: reactive[Notice | None] = reactive(None)
 
     def render(self) -> Content:
-        """Draw the notice as centred lines."""
         lines = (notice_line(self.notice, y, *self.size) for y in range(self.size.height))
         styled = (
             (text.strip(), f"{STYLES[tone]} bold" if is_title else STYLES[tone]) for text, tone, is_title in lines
@@ -390,7 +382,6 @@ class Banner(Static):
         self.display = False
 
     def show(self, notice: Notice | None) -> None:
-        """Show the notice; None: hide it."""
         if notice == self._notice:
             return
         self._notice = notice

@@ -76,7 +76,6 @@ class HostFacts(Struct, frozen=True):
     leads: bool = False
 
     def row(self, width: int) -> LeadRow:
-        """The row at this width."""
         badge = self.badge
         style = _QUIET if self.is_stale else self.badge.style
         state = fit(f"{badge.text}  ", max(STATE, len(badge.text) + 2))

@@ -47,11 +47,9 @@ class InboxRow(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The item's key."""
         return self.item.key
 
     def cells(self, now: datetime) -> TableLine:
-        """Severity, kind, title, and the time of the last event."""
         item, badge = self.item, BADGES[self.item.kind]
         severity = f"{'■ ' if self.is_marked else '  '}{item.severity if self.leads else ''}"
         title = safe_text(f"{AGAIN if item.back else ''}{item.title}", limit=300)
@@ -63,7 +61,6 @@ class InboxRow(Struct, frozen=True):
         )
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
-        """All facts of the item by name; values may be foreign text."""
         item = self.item
         badge = BADGES[item.kind]
         yield "what", (safe_text(f"{badge.text}, {item.severity}"), badge.tone)
@@ -80,7 +77,6 @@ class InboxRow(Struct, frozen=True):
             yield "by command", (safe_text(item.fix, limit=1000), "quiet")
 
     def below_facts(self, now: datetime) -> Content:
-        """The item's runs or requests, newest first, in two lines each, then the number of further ones."""
         lines: list[Content] = []
         listed = [entry for entry in self.item.entries if entry.run_id or entry.about]
         for entry in listed[:MAX_RUNS]:
@@ -110,7 +106,6 @@ class NeedsYouRow(InboxRow, frozen=True):
     """An item without its severity."""
 
     def cells(self, now: datetime) -> TableLine:
-        """Kind, title, and the time of the last event."""
         return super().cells(now)[1:]
 
 

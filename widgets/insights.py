@@ -48,7 +48,6 @@ class InsightsView(Struct, frozen=True):
 
     @property
     def since(self) -> datetime:
-        """The beginning of the period."""
         return self.outcomes[0].start
 
     def total(self, outcome: str) -> int:
@@ -57,12 +56,10 @@ class InsightsView(Struct, frozen=True):
 
     @property
     def runs(self) -> int:
-        """All runs in the whole period."""
         return self.total("total")
 
     @property
     def is_complete(self) -> bool:
-        """Whether the cache contains every run of the period."""
         coverage = self.coverage
         return coverage.whole or (coverage.complete_since is not None and coverage.complete_since <= self.since)
 
@@ -167,12 +164,10 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         """The cursor's distance from the last bar, so that a cursor on the current hour or day stays there."""
 
     def show(self, view: InsightsView) -> None:
-        """Show the figures."""
         self.view = view
         self._moved()
 
     def render(self) -> RenderResult:
-        """Draw the plot."""
         plot = self.plt
         plot.clear_figure()
         plot.frame(frame=False)
@@ -244,23 +239,19 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         return max(0, len(self.view.outcomes) - 1 - self._back)
 
     def move(self, step: int) -> None:
-        """Move the cursor by hours or days."""
         if self.view is not None:
             self._back = min(max(0, self._back - step), len(self.view.outcomes) - 1)
             self._moved()
 
     def watch_has_focus(self, value: bool) -> None:
-        """Show or hide the cursor."""
         super().watch_has_focus(value)
         self._moved()
 
     def action_choose(self) -> None:
-        """Open the hour or day under the cursor."""
         if self.cursor is not None:
             self.post_message(self.Chosen(self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked bar; open it on a double click."""
         if self.view is not None and (room := self.size.width - self._axis_cells) > 0:
             count = len(self.view.outcomes)
             index = min(max(0, (event.x - self._axis_cells) * count // room), count - 1)

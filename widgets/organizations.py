@@ -68,7 +68,6 @@ class OrganizationEntry(ActivityEntry, frozen=True):
         )
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
-        """Everything known about the attempt; our names, possibly foreign values."""
         for name, text in super().facts(now):
             if name == "about":
                 yield "email", text

@@ -28,7 +28,7 @@ from app.console.session import FIRST_UNKNOWN, CoalescedTask, GoToTab, OpenRun, 
 from app.console.troubles import UNREADABLE
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
 from app.engine.text import safe_text
-from app.runs.screen_pickers import MarkPicker
+from app.runs.screen_pickers import ValuePicker
 from storage.errors import StorageError
 from storage.ledger import LedgerRefusedError
 from storage.records import Action, ActionFailure, ActionFilter, ActionKind, ActionState
@@ -40,6 +40,7 @@ from widgets.frame import Notice
 from widgets.kit import hidden
 from widgets.kit.badges import ACTION_BADGES, STYLES, Badge
 from widgets.kit.cells import Column
+from widgets.kit.choice_lists import PickItem
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import Chip
 
@@ -341,22 +342,21 @@ class ActivityScreen(BaseScreen):
     @work
     async def action_kinds(self) -> None:
         if self._found is not None:
-            kinds = dict(sorted(self._found.kinds.items()))
-            sheet = MarkPicker(
-                "Filter by kind", kinds, self.wanted.kinds, badge_of=lambda kind: Badge("·", kind_label(kind), "plain")
-            )
+            kinds = sorted(self._found.kinds.items())
+            items = [PickItem(kind, Badge("·", kind_label(kind), "plain"), f"{count:,}") for kind, count in kinds]
+            sheet = ValuePicker("Filter by kind", items, self.wanted.kinds)
             if (picked := await self.app.push_screen_wait(sheet)) is not None:
                 self.wanted = replace(self.wanted, kinds=picked[0])
 
     @work
     async def action_outcomes(self) -> None:
         if self._found is not None:
-            sheet = MarkPicker(
-                "Filter by outcome",
-                self._found.outcomes,
-                self.wanted.outcomes,
-                badge_of=lambda state: ACTION_BADGES[cast("ActionState", state)],
-            )
+            counts: dict[str, int] = dict.fromkeys(self.wanted.outcomes, 0) | dict(self._found.outcomes)
+            items = [
+                PickItem(state, ACTION_BADGES[cast("ActionState", state)], f"{count:,}")
+                for state, count in counts.items()
+            ]
+            sheet = ValuePicker("Filter by outcome", items, self.wanted.outcomes)
             if (picked := await self.app.push_screen_wait(sheet)) is not None:
                 self.wanted = replace(self.wanted, outcomes=picked[0])
 

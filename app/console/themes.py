@@ -1,4 +1,4 @@
-"""The console's themes, and what a user chose for all profiles: theme, split and recent choices of the palette."""
+"""The console's themes, and what a user chose for all profiles: theme and recent choices of the palette."""
 
 import asyncio
 from collections.abc import Callable
@@ -170,8 +170,6 @@ class UserPreferences(Struct, frozen=True):
     """The configured theme at that time: a theme that is configured later replaces the choice."""
     recent: tuple[str, ...] = ()
     """Choices in the palette, newest first."""
-    split: str = ""
-    """The size of the pane next to the runs. Empty: the default."""
     version: int = _VERSION
 
     def with_recent(self, name: str) -> "UserPreferences":

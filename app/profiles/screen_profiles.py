@@ -268,7 +268,7 @@ class AllProfilesScreen(RunActions):
             self.bar.line.put(self._query.line, 0)
         marked = [safe_text(f"■ {marks:,} marked")] if marks else []
         texts = problem_texts(query.problems[0]) if query.problems else marked
-        self.bar.remark(*texts, tone="bad" if query.problems else "busy")
+        self.bar.remark = tuple(texts), "bad" if query.problems else "busy"
 
     def go_to(self, target: str) -> None:
         self._show(replace(self._query, line=target, cursor=None))

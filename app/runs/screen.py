@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec.structs import replace
@@ -13,7 +12,6 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from app.console.session import GoToTab, OpenRun, Session
-from app.console.themes import keep_preferences, read_preferences
 from app.console.troubles import UNREADABLE
 from app.engine.text import safe_text
 from app.runs.query import KeyName, QueryProblem, listed, parse, suggestions
@@ -79,8 +77,6 @@ class RunsScreen(RunActions):
         unkeyed(
             "pause(False)", "resume fetching", tooltip="Fetch older runs in the background again", id="runs.resume"
         ),
-        unkeyed("resize_pane(1)", "more detail", id="runs.split_more"),
-        unkeyed("resize_pane(-1)", "less detail", id="runs.split_less"),
         unkeyed("columns", "columns", tooltip="Choose columns, their order and width", id="runs.columns"),
         unkeyed("pane", "detail on/off", id="runs.pane"),
         hidden("escape", "clear", "clear", tooltip="Stop fetching, or clear marks, filter or view", id="runs.clear"),
@@ -100,7 +96,7 @@ class RunsScreen(RunActions):
         settings, now = session.settings, session.run_now()
         self.table = RunTable(now, known.columns, confirmed_for=settings.history.confirmed_for)
         self.pane, self.needs_you = RunPane(now), NeedsYou(session.clock())
-        self.split = SplitView(self.table, self.pane, read_preferences(settings).split, has_pane=known.detail)
+        self.split = SplitView(self.table, self.pane, has_pane=known.detail)
         self.loader = RunsLoader(self, self.split, query)
         self.older_runs = OlderRuns(self, self.loader, self.table)
         self._undo: PreferenceChange | None = None
@@ -109,13 +105,11 @@ class RunsScreen(RunActions):
         """Whether the focus goes from the search line to the table with the rows that are on their way."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the filters, the table, and the run next to it or below it."""
         yield self.bar
         yield self.needs_you
         yield self.split
 
     def on_mount(self) -> None:
-        """Show the cached rows, then read with the engine as soon as it is open."""
         self.session.engine_changed.subscribe(self, self.loader.engine_changed)
         self.session.pins_changed.subscribe(self, self.loader.pins_changed)
         self.session.inbox.changed.subscribe(self, lambda _: self._fit_needs_you())
@@ -130,17 +124,14 @@ class RunsScreen(RunActions):
 
     @property
     def focused_run_id(self) -> str | None:
-        """The run under the cursor."""
         return row.run_id if (row := self.table.row) else None
 
     @property
     def chosen_ids(self) -> tuple[str, ...]:
-        """The marked runs; without marks, the one under the cursor."""
         return tuple(self.table.marks) or super().chosen_ids
 
     @property
     def keys_now(self) -> dict[str, str]:
-        """The keys that matter for the marked runs, or for the run under the cursor."""
         if self.table.marks:
             return dict.fromkeys(("continue_run", "retry", "follow_run", "cancel_run"), "")
         row = self.table.row
@@ -148,7 +139,6 @@ class RunsScreen(RunActions):
 
     @property
     def views(self) -> tuple[View, ...]:
-        """All views, in the order of their tabs."""
         return views_of(self.session.settings.views, self.preferences.now.views)
 
     @property
@@ -167,11 +157,9 @@ class RunsScreen(RunActions):
 
     @property
     def bookmark(self) -> tuple[TableQuery, str | None]:
-        """The query and the run under the cursor."""
         return self.table_query, self.focused_run_id
 
     def return_to(self, bookmark: tuple[TableQuery, str | None]) -> None:
-        """Restore that query, with the cursor on that run."""
         self.table_query, run_id = bookmark
         if run_id is not None and run_id != self.focused_run_id:
             self.loader.seek(run_id)
@@ -185,7 +173,6 @@ class RunsScreen(RunActions):
             self.loader.seek(action.result_id)
 
     def tick(self, _: datetime) -> None:
-        """Update the ages on show, and load changes from the background."""
         now = self.session.run_now()
         self.table.tick(now, self.session.vitals.as_of)
         self.needs_you.tick(self.session.clock())
@@ -194,16 +181,13 @@ class RunsScreen(RunActions):
         self.pane.tick(now, self.session.vitals.as_of)
 
     def show_trouble(self) -> None:
-        """Show problems in the banner, or in the table while it is empty."""
         super().show_trouble()
         self._explain_no_rows()
 
     def trouble(self) -> Notice | None:
-        """The banner's notice, unless the table shows it."""
         return super().trouble() if self.table.count else None
 
     def on_resize(self, event: events.Resize) -> None:
-        """Put the run next to the table, below it, or on two lines."""
         self.split.fit(event.size)
         self._fit_needs_you()
 
@@ -221,7 +205,6 @@ class RunsScreen(RunActions):
     # Table
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable actions that have no effect now."""
         match action:
             case "fetch_older":
                 return self.older_runs.may_fetch
@@ -236,7 +219,6 @@ class RunsScreen(RunActions):
         return super().check_action(action, parameters)
 
     def on_run_table_window_requested(self) -> None:
-        """Read the rows around the view."""
         self.loader.load()
 
     @on(RunTable.Highlighted)
@@ -273,7 +255,6 @@ class RunsScreen(RunActions):
     # Actions on runs
 
     def action_continue_run(self) -> None:
-        """Continue the marked runs, or the one under the cursor."""
         if self.table.marks:
             self.show_form("continue")
         else:
@@ -281,13 +262,11 @@ class RunsScreen(RunActions):
 
     @using_engine("pick")
     async def action_mark_all(self, engine: "Engine") -> None:
-        """Mark all runs that match; unmark them if they are marked."""
         ids = await ids_of(self.session, engine, self._condition, self.table_query.sort)
         self.table.mark(ids, is_marked=not all(run_id in self.table.marks for run_id in ids))
 
     @using_engine("form")
     async def action_export(self, engine: "Engine") -> None:
-        """Write the marked runs to a file; without marks, all that match."""
         from app.runs.screen_export import show_export
 
         await show_export(self, engine, self.table_query, tuple(self.table.marks))
@@ -300,14 +279,12 @@ class RunsScreen(RunActions):
     # Query
 
     def watch_table_query(self, before: TableQuery, query: TableQuery) -> None:
-        """Show another query, and remember its view and order."""
         self._undo = None
         self.preferences.change(lambda known: known.shown(query))
         self.loader.query_changed(before, query)
         self._show_query()
 
     def set_line(self, line: str) -> None:
-        """Replace the query line; order and groups stay."""
         self.table_query = replace(self.table_query, line=line, cursor=None)
 
     def show_view(self, view: View) -> None:
@@ -315,7 +292,6 @@ class RunsScreen(RunActions):
         self.table_query = TableQuery.of(view, self.table_query.sort, self.table_query.grouping)
 
     def action_same_branch(self) -> None:
-        """Show all runs on the branch of the run under the cursor."""
         if (row := self.table.row) is not None:
             branches = (row.branch_name,) if row.branch_name else ()
             self.set_line(" ".join((*listed("repo", (row.repository,)), *listed("branch", branches))))
@@ -327,7 +303,6 @@ class RunsScreen(RunActions):
         self.table_query = replace(self.table_query, grouping=Grouping(following[0]) if following else None)
 
     def action_fold(self) -> None:
-        """Fold or unfold the group under the cursor."""
         if (group := self.table.window.group_at(self.table.cursor)) is not None:
             self._fold(RunTable.GroupToggled(group.name))
 
@@ -338,17 +313,14 @@ class RunsScreen(RunActions):
             self.table_query = replace(self.table_query, grouping=grouping)
 
     def action_fold_all(self) -> None:
-        """Fold all groups, or unfold them."""
         if (grouping := self.table_query.grouping) is not None:
             grouping = replace(grouping, is_folded=not grouping.is_folded, others=frozenset())
             self.table_query = replace(self.table_query, grouping=grouping)
 
     def action_view(self, index: int) -> None:
-        """Show the view of this tab."""
         self.show_view(self.views[index % len(self.views)])
 
     def action_step_view(self, step: int) -> None:
-        """Show the next or the previous view."""
         self.action_view(self._view_index + step)
 
     def action_clear(self) -> None:
@@ -398,7 +370,6 @@ class RunsScreen(RunActions):
             self._focus_rows()
 
     def on_descendant_blur(self, event: events.DescendantBlur) -> None:
-        """Apply the typed line, however the user leaves it."""
         if event.widget is self.bar.line and self.table_query.cursor is not None:
             self.set_line(self.bar.line.value.strip())
             self.bar.offer(())
@@ -422,7 +393,6 @@ class RunsScreen(RunActions):
 
     @using_engine("pick")
     async def action_pick_values(self, engine: "Engine", key: KeyName) -> None:
-        """Choose the statuses, repositories or branches to show."""
         from app.runs.screen_pickers import value_sheet
 
         keys: set[KeyName] = {"status", "is"} if key == "status" else {key}
@@ -431,14 +401,12 @@ class RunsScreen(RunActions):
 
     @work
     async def action_pick_dates(self) -> None:
-        """Choose a stretch of time."""
         from app.runs.screen_pickers import DatesPicker, dated
 
         await self._pick(DatesPicker(self.table_query.line, self.session.run_now()), {"since", "until"}, dated)
 
     @work
     async def action_pick_order(self) -> None:
-        """Choose the column to sort by."""
         from app.runs.screen_pickers import order_sheet
 
         if (sort := await self.app.push_screen_wait(order_sheet(self.table_query.sort))) is not None:
@@ -446,7 +414,6 @@ class RunsScreen(RunActions):
 
     @work
     async def action_columns(self) -> None:
-        """Choose the columns."""
         from app.runs.screen_pickers import ColumnPicker
 
         if (choice := await self.app.push_screen_wait(ColumnPicker(self.table))) is not None:
@@ -457,7 +424,6 @@ class RunsScreen(RunActions):
 
     @work
     async def action_views(self) -> None:
-        """Choose a view, or forget one that was saved here."""
         from app.runs.screen_pickers import view_picker
 
         if (choice := await self.app.push_screen_wait(view_picker(self.views, self.table_query.view))) is None:
@@ -476,7 +442,6 @@ class RunsScreen(RunActions):
             self.session.notify(f"{safe_text(view.name)} is {origin}.", severity="warning")
 
     def action_undo(self) -> None:
-        """Bring back the view that was just forgotten."""
         if self._undo is not None:
             self.preferences.change(self._undo)
             self._undo = None
@@ -484,7 +449,6 @@ class RunsScreen(RunActions):
 
     @work
     async def action_save_view(self) -> None:
-        """Save the shown runs as a view."""
         from app.runs.screen_pickers import ViewSaver
 
         self.set_line(self.table_query.line.strip())  # Interpret the line as a finished one, not as one being typed.
@@ -500,26 +464,14 @@ class RunsScreen(RunActions):
     # Older runs, and the pane
 
     def action_fetch_older(self) -> None:
-        """Fetch runs that are not in the cache."""
         self.older_runs.fetch()
 
     @using_engine("pause")
     async def action_pause(self, engine: "Engine", is_paused: bool) -> None:
-        """Pause the fetching in the background, or resume it."""
         await engine.backfill.pause(is_paused=is_paused)
         self._older_runs_changed()
 
-    def action_resize_pane(self, by: int) -> None:
-        """Give the run more room or less."""
-        if not self.preferences.now.detail:
-            self.action_pane()
-            return
-        self.split.resize_pane(by)
-        remember = partial(replace, split=self.split.pane_size)
-        self.run_worker(partial(keep_preferences, self.session.settings, remember), group="split")
-
     def action_pane(self) -> None:
-        """Hide the pane, or show it again."""
         self.split.has_pane = not self.split.has_pane
         self.preferences.change(lambda known: replace(known, detail=self.split.has_pane))
 
@@ -545,13 +497,13 @@ class RunsScreen(RunActions):
     def _show_remark(self) -> None:
         count, cap = len(self.table.marks), self.session.settings.console.send_cap
         if problems := self._problems():
-            self.bar.remark(*problem_texts(problems[0]), tone="bad")
+            self.bar.remark = tuple(problem_texts(problems[0])), "bad"
         elif count:
             keys = " · c continue · T retry · f follow · X cancel · esc unmark" if self.app.size.width >= WIDE else ""
             capped = f" · sent to {cap:,} at a time" if count > cap else ""
-            self.bar.remark(safe_text(f"■ {count:,} marked{capped}{keys}"), tone="busy")
+            self.bar.remark = (safe_text(f"■ {count:,} marked{capped}{keys}"),), "busy"
         else:
-            self.bar.remark()
+            self.bar.remark = (), "quiet"
 
     @on(RunsLoader.Counted)
     def _show_numbers(self) -> None:
@@ -560,9 +512,8 @@ class RunsScreen(RunActions):
         self._show_missing()
 
     def _show_missing(self) -> None:
-        """Update the lines about missing runs: fetching continues, and time passes."""
         if (line := self.older_runs.line()) is not None:
-            self.bar.show(line)
+            self.bar.extent = line
             self.table.show_missing(self.older_runs.lines())
             self._explain_row()
             self._offer_keys()

@@ -95,7 +95,6 @@ class RunActions(BaseScreen):
     """A screen with a run in focus, and the actions of `RUN_BINDINGS`."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Dim the writes of a read-only profile."""
         if action in WRITES and self.acting_profile.read_only:
             return None
         return super().check_action(action, parameters)
@@ -114,7 +113,6 @@ class RunActions(BaseScreen):
 
     @using_engine("form")
     async def action_continue_run(self, engine: "Engine") -> None:
-        """Continue the run in focus."""
         from app.actions.screen_writes import ContinueRunForm
 
         if not (runs := await self._runs()):
@@ -129,7 +127,6 @@ class RunActions(BaseScreen):
 
     @using_engine("form")
     async def action_cancel_run(self, engine: "Engine") -> None:
-        """Cancel the marked runs or the run in focus, after a confirmation."""
         from app.actions.screen_many import cancel_sheet
 
         runs, finals = await self._runs(), await engine.cache.final_statuses()
@@ -149,21 +146,17 @@ class RunActions(BaseScreen):
             self.session.notify(f"{have} ended: there is nothing to cancel.")
 
     def action_retry(self) -> None:
-        """Retry the marked failed runs, or the run in focus, with the same instructions."""
         self.show_form("retry")
 
     @using_engine("form")
     async def show_form(self, engine: "Engine", name: FormName) -> None:
-        """Show the form that retries or continues the chosen runs."""
         self.was_sent(await show_many(self, engine, name, self.chosen_ids))
 
     def was_sent(self, run_ids: tuple[str, ...]) -> None:
-        """Poll the service after requests were sent for these runs."""
         if run_ids:
             self.action_refresh()
 
     def action_follow_run(self) -> None:
-        """Follow the runs until they end, or unfollow them."""
         engine = self.acting_engine
         if isinstance(engine, str):
             self.session.notify(engine)
@@ -171,13 +164,11 @@ class RunActions(BaseScreen):
             self.post_message(FollowRun(self.chosen_ids, engine.profile.name))
 
     def action_copy_run_id(self) -> None:
-        """Copy the run's id; of several runs, a line each."""
         if ids := self.chosen_ids:
             lines = "\n".join(safe_text(run_id, limit=MAX_COPY) for run_id in ids)
             self.session.copy_as_is(lines, f"{len(ids):,} run ids" if len(ids) > 1 else lines)
 
     async def action_copy_run_json(self) -> None:
-        """Copy the run as received; several as a list."""
         if runs := await self._runs():
             what = f"The JSON of {len(runs):,} runs" if len(runs) > 1 else "The run's JSON"
             text = ",\n".join(json_escaped(run.raw_json) for run in runs)
@@ -201,7 +192,6 @@ class RunActions(BaseScreen):
             self.session.notify(f"No browser found. The address: {address}", severity="warning")
 
     def form_closed(self, action: "Action | None") -> None:
-        """Poll the service after a form was sent."""
         if action is not None and action.state == "confirmed":
             self.action_refresh()
 

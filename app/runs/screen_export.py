@@ -41,7 +41,6 @@ class ExportFile:
         self.count = 0
 
     def add(self, row: Sequence[object], document: Mapping[str, object]) -> None:
-        """Write one item: its row in CSV, its document in JSON."""
         if self._suffix == ".csv":
             self.table.writerow(map(csv_cell, row))
         else:
@@ -134,12 +133,10 @@ class ExportScreen(PickerScreen[str]):
         """The existing file that the user was warned of."""
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the field."""
         yield LineInput(str(self._suggested), compact=True, select_on_focus=False)
         yield SheetNote()
 
     def on_mount(self) -> None:
-        """Put the cursor behind the path."""
         self.query_one(LineInput).focus()
 
     @on(Input.Changed)

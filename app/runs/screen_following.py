@@ -39,7 +39,6 @@ class RunFollower:
         self.ask = CoalescedTask(self._read_news, session.app.run_worker).ask
 
     def engine_changed(self, event: Event) -> None:
-        """Look for news and moved runs after an event."""
         if not isinstance(event, ActionChanged | StorageFailed):
             self.ask()
 

@@ -181,7 +181,6 @@ class RunsLoader:
     # Triggers
 
     def show_first(self, first: "FirstPaint") -> None:
-        """Show the cached rows before the engine is open."""
         condition = self.condition
         if self.query.grouping is None:
             request = self._table.request(condition, self.query.sort)
@@ -189,7 +188,6 @@ class RunsLoader:
         self._count(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
 
     async def begin(self) -> None:
-        """Read with the engine as soon as it is open."""
         await self._session.opened()
         self.runs_changed()
         self.load_run()
@@ -200,7 +198,6 @@ class RunsLoader:
         self.load()
 
     def pins_changed(self, _: object) -> None:
-        """Read the rows again if the query is about followed runs."""
         if self.condition.followed:
             self.runs_changed()
 
@@ -263,7 +260,6 @@ class RunsLoader:
 
     @property
     def condition(self) -> RunFilter:
-        """The filter of the query as of now."""
         return self.query.condition(self._session.run_now())
 
     # Rows
@@ -318,7 +314,6 @@ class RunsLoader:
     # Counts
 
     async def _read_numbers(self, *, is_counted: bool = True) -> None:
-        """Read how many runs match, how many the cache holds, and the missing stretches."""
         if (engine := self._session.engine) is None:
             return
         cache, condition, matching = engine.cache, self.condition, self._table.count
@@ -344,7 +339,6 @@ class RunsLoader:
         self._screen.post_message(self.Counted())
 
     def _count(self, extent: Extent) -> None:
-        """Use the counts that came with the rows."""
         self.extent = extent
         self.counts[ALL.query] = extent.held
         if not self.query.is_changed:
@@ -353,7 +347,6 @@ class RunsLoader:
                 self.counts[self.query.view.query] = extent.matching
 
     def count_views(self, views: Iterable[View]) -> None:
-        """Count the runs of these views."""
         self._views = tuple(views)
         self._counted.ask()
 

@@ -66,7 +66,6 @@ class OlderRuns:
 
     @property
     def is_fetching(self) -> bool:
-        """Whether the user waits for older runs."""
         return self._worker is not None
 
     @property
@@ -89,17 +88,14 @@ class OlderRuns:
 
     @property
     def may_fetch(self) -> bool:
-        """Whether there is a gap to fetch."""
         return not self.is_fetching and self.gap is not None
 
     @property
     def may_pause(self) -> bool:
-        """Whether the background backfill has work."""
         return not self.is_paused and self.progress.phase in {"running", "waiting"} and not self.is_fetching
 
     @property
     def is_paused(self) -> bool:
-        """Whether the background backfill is paused."""
         return self._loader.extent is not None and self._loader.extent.is_paused
 
     def fetch(self, gap: CoverageGap | None = None) -> None:
@@ -202,7 +198,6 @@ class OlderRuns:
         return ExtentLine(extent, now, fresh_from, self.progress, history, is_limited, has_counts)
 
     def nothing_here(self) -> Notice:
-        """The reason for an empty table."""
         session, query, extent = self._session, self._loader.query, self._loader.extent
         empty, vitals = None if query.is_changed else query.view.empty, session.vitals.now
         looked: tuple[str, ...] = ()

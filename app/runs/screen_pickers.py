@@ -1,11 +1,10 @@
 """The sheets that choose the rows of the table: a view, names, a stretch of time, the order, the columns."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
-from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,10 +21,9 @@ from app.runs.screen_views import TableQuery, View, chosen_order, limit_in
 from storage.records import SORTABLE, STATUS_ORDER, RunFilter, RunRow, RunSort
 from widgets.forms.inputs import LineInput
 from widgets.kit import hidden
-from widgets.kit.badges import STYLES, Badge, run_badge
-from widgets.kit.cells import fit
+from widgets.kit.badges import STYLES, run_badge
 from widgets.kit.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList, fuzzy
-from widgets.runs.columns import FROZEN, SPARED, ColumnChoice
+from widgets.runs.columns import COLUMN_BY_KEY, FROZEN, SPARED, ColumnChoice
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -65,10 +63,10 @@ Picked = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class ValuePicker(PickerScreen[Picked]):
-    """Closes with the names to show and to exclude, found with a few of their letters; both empty: any name."""
+    """Closes with the values to show and to exclude, found with a few of their letters; both empty: any value."""
 
-    HINT = "tab mark, again exclude · enter apply · ctrl+x any"
     CLICKABLE: ClassVar[Mapping[str, str]] = {
+        "tab mark": "mark",
         "tab mark, again exclude": "mark",
         "enter apply": "apply",
         "ctrl+x any": "nothing",
@@ -82,48 +80,64 @@ class ValuePicker(PickerScreen[Picked]):
         hidden("pageup", f"move(-{PAGE})", "page up", priority=True, id="picker.page_up"),
     ]
 
-    def __init__(self, title: str, names: Iterable[str], wanted: tuple[str, ...], excluded: tuple[str, ...]) -> None:
-        """Prepare with the known names, best first; `wanted` and `excluded` may hold patterns."""
+    def __init__(
+        self,
+        title: str,
+        items: Iterable[PickItem],
+        wanted: tuple[str, ...],
+        excluded: tuple[str, ...] | None = None,
+        *,
+        takes_text: bool = False,
+    ) -> None:
+        """Prepare with the known values, best first.
+
+        `wanted` and `excluded` may hold other values. Without `excluded`, values cannot be excluded. With `takes_text`,
+        what was typed can be chosen as well, such as a pattern.
+        """
         super().__init__()
         self.TITLE_TEXT = title
-        self._names = tuple(dict.fromkeys((*wanted, *excluded, *names)))
+        self.HINT = f"tab mark{'' if excluded is None else ', again exclude'} · enter apply · ctrl+x any"
         self._marks: dict[str, ChoiceMark] = dict.fromkeys(wanted, "only")
-        self._marks |= dict.fromkeys(excluded, "not")
+        self._marks |= dict.fromkeys(excluded or (), "not")
+        known = {item.value: item for item in items}
+        self._items = [known.get(value, PickItem(value)) for value in dict.fromkeys((*self._marks, *known))]
+        self._can_exclude, self._takes_text = excluded is not None, takes_text
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the search line and its matches."""
-        yield LineInput(placeholder="type to find; * matches any text", compact=True)
+        yield LineInput(placeholder=f"type to find{'; * matches any text' if self._takes_text else ''}", compact=True)
         yield PickList()
 
     @on(Input.Submitted)
     def action_apply(self) -> None:
-        """Close with the choice; without marks, choose the name under the cursor."""
+        """Close with the choice; without marks, choose the value under the cursor."""
         if not self._marks and (value := self.query_one(PickList).value) is not None:
             self._marks[value] = "only"
-        only = tuple(name for name, mark in self._marks.items() if mark == "only")
-        self.dismiss((only, tuple(name for name, mark in self._marks.items() if mark == "not")))
+        only = tuple(value for value, mark in self._marks.items() if mark == "only")
+        excluded = tuple(value for value, mark in self._marks.items() if mark == "not")
+        # Without a match there is nothing to apply.
+        self.dismiss((only, excluded) if self._marks else None)
 
-    @on(PickList.Clicked)
-    def _on_clicked(self, message: PickList.Clicked) -> None:
-        if message.is_final:
-            self._marks[message.value] = "only"
+    async def on_click(self, event: events.Click) -> None:
+        """Choose with a double click, whatever its first click has marked."""
+        value = self.query_one(PickList).value
+        if event.chain > 1 and "option" in event.style.meta and value is not None:
+            self._marks[value] = "only"
             self.action_apply()
-        else:
-            self.action_mark()
 
+    @on(OptionList.OptionSelected)
     def action_mark(self) -> None:
-        """Cycle the name under the cursor: shown, excluded, neither."""
+        """Cycle the value under the cursor: shown, excluded, neither."""
         if (value := self.query_one(PickList).value) is not None:
-            if (mark := NEXT_MARK[self._marks.pop(value, None)]) is not None:
+            mark = NEXT_MARK[self._marks.pop(value, None)]
+            if mark == "only" or (mark == "not" and self._can_exclude):
                 self._marks[value] = mark
             self._find()
 
     def action_move(self, step: int) -> None:
-        """Move the cursor."""
         self.query_one(PickList).move(step)
 
     def action_nothing(self) -> None:
-        """Close without a name, which makes the filter match every name."""
+        """Close without a value, which makes the filter match every value."""
         self.dismiss(((), ()))
 
     @on(events.Mount)
@@ -131,26 +145,25 @@ class ValuePicker(PickerScreen[Picked]):
     def _find(self) -> None:
         text = self.query_one(Input).value.strip()
         # Leave the star of a pattern out of the search.
-        matches = [(match, name) for name in self._names if (match := fuzzy(text.replace("*", ""), name)) is not None]
+        letters = text.replace("*", "")
+        matches = [(match, item) for item in self._items if (match := fuzzy(letters, item.text)) is not None]
         if text:
             matches.sort(key=lambda pair: -pair[0][0])
-        items = [PickItem(name, found=tuple(positions)) for (_, positions), name in matches[:200]]
-        if "*" in text:
-            items.insert(0, PickItem(text, "pattern"))
-        elif text and text not in self._names:
-            items.append(PickItem(text, "as typed"))
+        items = [replace(item, found=tuple(positions)) for (_, positions), item in matches[:200]]
+        if self._takes_text and "*" in text:
+            items.insert(0, PickItem(text, note="pattern"))
+        elif self._takes_text and text and all(item.value != text for item in self._items):
+            items.append(PickItem(text, note="as typed"))
         self.query_one(PickList).show(tuple(items), self._marks)
 
 
-async def value_sheet(
-    cache: "Cache", condition: RunFilter, key: KeyName, here: RunRow | None
-) -> "PickerScreen[Picked]":
+async def value_sheet(cache: "Cache", condition: RunFilter, key: KeyName, here: RunRow | None) -> ValuePicker:
     """A sheet of the statuses, repositories or branches of the cached runs; `here` is the run under the cursor."""
     if key == "status":
-        by_status = await cache.status_counts(condition)
-        unusual = sorted({*by_status, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
-        counts = {status: by_status.get(status, 0) for status in (*STATUS_ORDER, *unusual)}
-        return MarkPicker("Filter by status", counts, condition.statuses, condition.not_statuses)
+        counts = await cache.status_counts(condition)
+        unusual = sorted({*counts, *condition.statuses, *condition.not_statuses}.difference(STATUS_ORDER))
+        items = [PickItem(name, run_badge(name), f"{counts.get(name, 0):,}") for name in (*STATUS_ORDER, *unusual)]
+        return ValuePicker("Filter by status", items, condition.statuses, condition.not_statuses)
     if key == "repo":
         names = here.repository if here else "", *await cache.repositories()
         wanted, excluded, title = condition.repositories, condition.not_repositories, "Filter by repository"
@@ -160,7 +173,7 @@ async def value_sheet(
             *await cache.branches(replace(condition, branches=(), not_branches=())),
         )
         wanted, excluded, title = condition.branches, condition.not_branches, "Filter by branch"
-    return ValuePicker(title, filter(None, names), wanted, excluded)
+    return ValuePicker(title, map(PickItem, filter(None, names)), wanted, excluded, takes_text=True)
 
 
 class DatesPicker(PickerScreen[Limits]):
@@ -173,7 +186,6 @@ class DatesPicker(PickerScreen[Limits]):
     ]
 
     def __init__(self, line: str, now: datetime) -> None:
-        """Prepare with the limits in this query."""
         super().__init__()
         self._since, self._until, self._now = limit_in(line, "since"), limit_in(line, "until"), now
         days = [now.astimezone().date() - timedelta(days=back) for back in range(1, DAYS_BACK + 1)]
@@ -181,14 +193,12 @@ class DatesPicker(PickerScreen[Limits]):
         self._choices = [*((name, (since, "")) for name, since in PRESETS), *dates]
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the usual stretches, the last week's days, and the two limits."""
         yield Options(*(Option(Content(name)) for name, _ in self._choices))
         yield LineInput(self._since, placeholder="from: 2h, 7d, 2026-05-01", compact=True, id="since")
         yield LineInput(self._until, placeholder="until: 1d, 2026-05-31", compact=True, id="until")
         yield SheetNote()
 
     def on_mount(self) -> None:
-        """Put the cursor on the current limits."""
         presets = [(since, "") for _, since in PRESETS]
         is_preset = (self._since, self._until) in presets
         self.query_one(Options).highlighted = presets.index((self._since, "")) if is_preset else 0
@@ -201,7 +211,6 @@ class DatesPicker(PickerScreen[Limits]):
         self.dismiss(self._choices[message.option_index][1])
 
     def action_day(self, back: int) -> None:
-        """Close with the day this many days ago."""
         self.dismiss(self._choices[len(PRESETS) + back - 1][1])
 
     @on(Input.Submitted)
@@ -270,7 +279,6 @@ class ViewSaver(PickerScreen[ViewSettings]):
         self._views = {view.name.casefold(): view for view in views}
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the name and the query."""
         suggested = self._query.view.name if self._query.view.origin == "saved" else ""
         yield LineInput(suggested, placeholder="name", compact=True, max_length=40)
         order = f"  sorted by {written_order(self._query.sort)}", STYLES["quiet"]
@@ -333,11 +341,9 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         self._before = table.columns.choice
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the list of columns."""
         yield Options(*self._entries())
 
     def on_mount(self) -> None:
-        """Put the cursor on the first column."""
         self.query_one(Options).highlighted = 0
 
     @property
@@ -346,32 +352,25 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     @on(OptionList.OptionSelected)
     def action_switch(self) -> None:
-        """Show or hide the column."""
         self._change(self._table.columns.choice.toggled(self._key))
 
     def action_shift(self, step: int) -> None:
-        """Move the column among the shown ones."""
-        order = [column.title for column in self._table.columns.choice.columns]
-        if self._key in order:
-            there = order.index(self._key) + step
-            if 0 <= there < len(order):
-                self._change(self._table.columns.choice.moved(self._key, order[there]))
+        self._change(self._table.columns.choice.moved(self._key, step))
 
     def action_size(self, cells: int | None) -> None:
         """Widen the column by this many cells; None: fit its text."""
-        width = self._table.columns.choice.widths.get(self._key) or self._table.columns.width_of(self._key)
-        self._change(self._table.columns.choice.sized(self._key, None if cells is None else width + cells))
+        key, columns = self._key, self._table.columns
+        drawn = {placed.column.title: placed.width for placed in columns.layout.placed}
+        width = columns.choice.widths.get(key) or drawn.get(key) or COLUMN_BY_KEY[key].width
+        self._change(columns.choice.sized(key, None if cells is None else width + cells))
 
     def action_usual(self) -> None:
-        """Go back to the default columns."""
         self._change(ColumnChoice())
 
     def action_keep(self) -> None:
-        """Close with the choice."""
         self.dismiss(self._table.columns.choice)
 
     def action_leave(self) -> None:
-        """Restore the columns and close."""
         self._table.set_columns(self._before)
         self.dismiss(None)
 
@@ -390,88 +389,3 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
             notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
             entries.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return entries
-
-
-class MarkPicker(PickerScreen[Picked]):
-    """Closes with the values to show and to exclude; both empty: all values. Without a mark, the one at the cursor."""
-
-    CLICKABLE: ClassVar[Mapping[str, str]] = {"enter apply": "apply", "0 any": "nothing"}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        hidden("q", "leave", "cancel"),
-        hidden("space", "mark", "mark", id="statuses.mark"),
-        hidden("minus", "exclude", "exclude", id="statuses.exclude"),
-        hidden("enter", "apply", "apply", id="statuses.apply", priority=True),
-        Binding("backspace,0", "nothing", "any status", id="picker.any"),
-    ]
-
-    def __init__(
-        self,
-        title: str,
-        counts: Mapping[str, int],
-        wanted: tuple[str, ...],
-        excluded: tuple[str, ...] | None = None,
-        *,
-        badge_of: Callable[[str], Badge] = run_badge,
-    ) -> None:
-        """Prepare; without `excluded` values cannot be excluded."""
-        super().__init__()
-        self.TITLE_TEXT = title
-        self.HINT = f"space mark{'' if excluded is None else ' · - exclude'} · enter apply · 0 any"
-        self._counts = {name: counts.get(name, 0) for name in (*counts, *wanted, *(excluded or ()))}
-        self._marked, self._excluded, self._can_exclude = set(wanted), set(excluded or ()), excluded is not None
-        self._badge_of = badge_of
-
-    def compose_choice(self) -> ComposeResult:
-        """Compose the values with their counts."""
-        yield Options(*(Option(self._prompt(value), value) for value in self._counts), markup=False)
-
-    def on_mount(self) -> None:
-        """Put the cursor on the first marked value."""
-        first = next((at for at, value in enumerate(self._counts) if value in self._marked), 0)
-        self.query_one(Options).highlighted = first
-
-    @property
-    def _here(self) -> set[str]:
-        option = self.query_one(Options).highlighted_option
-        return {option.id} if option is not None and option.id is not None else set()
-
-    @on(OptionList.OptionSelected)
-    def action_mark(self) -> None:
-        """Mark or unmark the value, with a click as well."""
-        self._marked ^= self._here
-        self._excluded -= self._here
-        self._redraw()
-
-    def action_exclude(self) -> None:
-        """Exclude the value, or include it again."""
-        if self._can_exclude:
-            self._excluded ^= self._here
-            self._marked -= self._here
-            self._redraw()
-
-    async def on_click(self, event: events.Click) -> None:
-        """Choose with a double click, which must not unmark what its first click has marked."""
-        if event.chain > 1 and isinstance(event.widget, Options):
-            self._marked |= self._here
-            self.action_apply()
-
-    def action_apply(self) -> None:
-        """Close with the choice."""
-        chosen = self._marked if self._marked or self._excluded else self._here
-        excluded = tuple(value for value in self._counts if value in self._excluded)
-        self.dismiss((tuple(value for value in self._counts if value in chosen), excluded))
-
-    def action_nothing(self) -> None:
-        """Close with all values."""
-        self.dismiss(((), ()))
-
-    def _redraw(self) -> None:
-        for value in self._here:
-            self.query_one(Options).replace_option_prompt(value, self._prompt(value))
-
-    def _prompt(self, value: str) -> Content:
-        badge = self._badge_of(value)
-        box = "⊘" if value in self._excluded else "■" if value in self._marked else "□"
-        cells = max([20, *(cell_len(self._badge_of(each).text) + 1 for each in self._counts)])
-        count = f"{self._counts[value]:>12,} ", STYLES["quiet"]
-        return Content.assemble((f"  {box} ", "$foreground"), (fit(badge.text, cells), badge.style), count)

@@ -66,19 +66,16 @@ class ConversationPart(RunPart):
         self.reply.display = not self.session.profile.read_only
 
     def compose(self) -> ComposeResult:
-        """Compose the turns, facts and neighbours next to them, and the box below."""
         with Horizontal(id="run-talk"):
             yield self.body
             yield self._beside
         yield self.reply
 
     def show(self) -> None:
-        """Show the turns, the facts and the neighbours."""
         self.body.paint()
         self._beside.paint()
 
     def tick(self, now: datetime) -> None:
-        """Update the ages."""
         del now
         self.show()
 
@@ -153,7 +150,6 @@ class RunScreen(RunActions):
         """Whether a finding led to the part on show."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the head, the tabs and the parts."""
         yield self._title
         yield self._bar
         for name, part in self._parts.items():
@@ -161,13 +157,11 @@ class RunScreen(RunActions):
             yield part
 
     def on_mount(self) -> None:
-        """Read the run."""
         self._part.body.focus()
         self._reader.ask()
 
     @property
     def focused_run_id(self) -> str | None:
-        """The run on show."""
         return self._subject.run_id
 
     @property
@@ -179,19 +173,16 @@ class RunScreen(RunActions):
         return self._parts[self._current]
 
     def engine_changed(self, event: Event) -> None:
-        """Read the run again when it may have changed."""
         if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Update the ages."""
         self._part.tick(now)
 
     # Keys
 
     @property
     def keys_now(self) -> "dict[str, str]":
-        """The keys that matter for a run of this status; the tabs have those of the parts."""
         detail = self._subject.detail
         keys = {} if detail is None else keys_for(detail.run.status, detail.summary, is_final=detail.is_final)
         keys |= {"apply": ""} if self._current == "changes" else {}
@@ -199,7 +190,6 @@ class RunScreen(RunActions):
         return {action: words for action, words in keys.items() if not action.startswith("part(")}
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable keys without effect."""
         name = str(parameters[0]) if parameters else ""
         if action in {"cancel_run", "follow_run"} and not self._is_active:
             return False
@@ -212,12 +202,10 @@ class RunScreen(RunActions):
         return super().check_action(action, parameters)
 
     def action_continue_run(self) -> None:
-        """Go to the box below the conversation, in which a reply is typed."""
         self.action_part("conversation")
         self._conversation.reply.focus()
 
     def action_beside_part(self, step: int) -> None:
-        """Show the next or the previous part."""
         names = list(self._parts)
         self.action_part(names[(names.index(self._current) + step) % len(names)])
 
@@ -229,14 +217,12 @@ class RunScreen(RunActions):
             self.dismiss()
 
     def action_beside(self, step: int) -> None:
-        """Show the next older or newer run of the branch."""
         if (run_id := self._subject.neighbour(step)) is not None:
             self._subject.run_id, self._subject.turn = run_id, None
             self._subject.turns, self._subject.turns_problem = NO_TURNS, ""
             self._reader.ask()
 
     def action_turn(self, step: int) -> None:
-        """Select another turn, or the whole run."""
         # The whole run comes before the first turn.
         turn = min(max(0, (self._subject.turn or 0) + step), self._subject.last_turn) or None
         if turn != self._subject.turn:
@@ -252,7 +238,6 @@ class RunScreen(RunActions):
 
     @work(exclusive=True, group="pick")
     async def action_artifacts(self) -> None:
-        """Offer the files that the agent left: one is saved, or read in the pager."""
         choices = [
             (Content(f"{safe_text(artifact.name)}  turn {turn}  {artifact.bytes:,} bytes"), (turn, artifact))
             for turn, artifact in self._artifacts
@@ -278,12 +263,10 @@ class RunScreen(RunActions):
     # Reply
 
     def action_leave_reply(self) -> None:
-        """Leave the reply box; its text stays."""
         self._conversation.body.focus()
 
     @using_engine("form")
     async def action_send_reply(self, engine: "Engine") -> None:
-        """Preview the reply in the form that continues the run."""
         from app.actions.screen_writes import ContinueRunForm
 
         text = self._conversation.reply.text
@@ -305,7 +288,6 @@ class RunScreen(RunActions):
     # Display
 
     def action_part(self, name: str) -> None:
-        """Show a part; again, from its beginning."""
         self._part.left()
         self._part.display = False
         self._current = name

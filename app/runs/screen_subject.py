@@ -98,7 +98,6 @@ class RunPart(Container):
         self.screen.run_worker(work, **options)
 
     def on_resize(self) -> None:
-        """Store whether there is room next to the body."""
         self.set_class(self.size.width >= self.WIDE, "-wide")
 
     def show(self) -> None:
@@ -124,17 +123,14 @@ class SearchedPart(RunPart):
     search: TextSearch
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable searching where there is no text."""
         if action in {"search", "step_match"}:
             return bool(self.body.total)
         return super().check_action(action, parameters)
 
     def action_search(self) -> None:
-        """Open the search line."""
         self.search.open()
 
     def action_step_match(self, step: int) -> None:
-        """Go to the next or the previous match."""
         self.search.step(step)
 
 

@@ -92,7 +92,6 @@ class Preferences(LastQuery, frozen=True):
         return replace(self, views=(*others[:index], view, *others[index:])[-MAX_VIEWS:])
 
     def without_view(self, name: str) -> "Preferences":
-        """Remove the saved view of that name."""
         return replace(self, views=tuple(other for other in self.views if other.name.casefold() != name.casefold()))
 
 
@@ -112,7 +111,6 @@ class PreferencesFile(Struct, frozen=True):
 
     @classmethod
     def of(cls, settings: Settings, profile: Profile) -> "PreferencesFile":
-        """The file of this profile."""
         return cls(data_folder(settings, profile) / FILE)
 
     def read(self) -> Preferences:
@@ -296,7 +294,6 @@ class TableQuery(Struct, frozen=True):
 
     @property
     def is_changed(self) -> bool:
-        """Whether the line differs from the view's."""
         return self.line.split() != self.view.query.split()
 
     def query(self, now: datetime) -> Query:

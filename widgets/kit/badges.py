@@ -71,12 +71,10 @@ class Badge(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The glyph and the word."""
         return f"{self.glyph} {self.word}"
 
     @property
     def style(self) -> str:
-        """The tone's style."""
         return STYLES[self.tone]
 
 

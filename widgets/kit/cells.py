@@ -89,7 +89,6 @@ class PlacedColumn(Struct, Generic[ColumnT], frozen=True):
 
     @property
     def end(self) -> int:
-        """The first cell after the column."""
         return self.x + self.width
 
 

@@ -1,7 +1,6 @@
 """Lists to choose from: options, values to include or exclude, rows of any height; and finding names by letters."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import ClassVar, Final, Literal
@@ -12,13 +11,12 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.fuzzy import FuzzySearch
-from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from app.engine.text import safe_text
 from widgets.kit import hidden
-from widgets.kit.badges import STYLES
+from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 
 ChoiceMark = Literal["only", "not"]
@@ -46,21 +44,19 @@ class PickItem(Struct, frozen=True):
 
     value: str
     """The value itself; foreign text."""
+    badge: Badge | None = None
+    """Drawn in place of the value."""
     note: str = ""
     found: tuple[int, ...] = ()
     """Positions of the characters that the search matched."""
 
+    @property
+    def text(self) -> str:
+        return self.badge.text if self.badge else self.value
+
 
 class PickList(OptionList, can_focus=False):
     """Draws the values and a cursor; its screen handles the keys."""
-
-    @dataclass
-    class Clicked(Message):
-        """A value was clicked."""
-
-        value: str
-        is_final: bool
-        """Whether a double click made the choice final."""
 
     def __init__(self) -> None:
         super().__init__(markup=False)
@@ -82,20 +78,20 @@ class PickList(OptionList, can_focus=False):
         for pick in picks:
             glyph, style = _BOXES[marks.get(pick.value)]
             width = max(1, self.scrollable_content_region.width - 6 - (cell_len(pick.note) + 1 if pick.note else 0))
-            text = safe_text(pick.value, limit=300)
+            text = safe_text(pick.text, limit=300)
             name = fit(shorten(text, width), width)
             note = (f" {pick.note} " if pick.note else " ", STYLES["quiet"])
-            content = Content.assemble("  ", (f"{glyph} ", style), (name, "$foreground"), note)
-            for position in pick.found if text == pick.value else ():
+            tone = pick.badge.style if pick.badge else "$foreground"
+            content = Content.assemble("  ", (f"{glyph} ", style), (name, tone), note)
+            for position in pick.found if text == pick.text else ():
                 if position < len(name):
                     content = content.stylize(f"{STYLES['warn']} bold underline", position + 4, position + 5)
             options.append(content)
-        nothing = Content.styled("  nothing matches; enter use the text as typed", STYLES["quiet"])
+        nothing = Content.styled("  nothing matches", STYLES["quiet"])
         self.set_options(options or [Option(nothing, disabled=True)])
         self.highlighted = at if picks else None
 
     def on_resize(self) -> None:
-        """Draw for the new width."""
         self.show(self._picks, self._marks)
 
     def move(self, step: int) -> None:
@@ -103,14 +99,6 @@ class PickList(OptionList, can_focus=False):
         if self._picks and self.highlighted is not None:
             there, count = self.highlighted + step, len(self._picks)
             self.highlighted = there % count if abs(step) == 1 else min(max(0, there), count - 1)
-
-    def on_click(self, event: events.Click) -> None:
-        """Post the clicked value."""
-        index = event.style.meta.get("option")
-        if index is not None and index < len(self._picks):
-            event.prevent_default()
-            self.highlighted = index
-            self.post_message(self.Clicked(self._picks[index].value, event.chain > 1))
 
 
 _MAX_WAYS: Final = 500
@@ -169,11 +157,9 @@ class LeadList(Options):
 
     @property
     def row(self) -> LeadRow | None:
-        """The row under the cursor, or None."""
         return None if self.highlighted is None else self._rows[self.highlighted]
 
     def show(self, draw: Draw) -> None:
-        """Show these rows."""
         self._draw = draw
         self.on_resize()
 
@@ -210,7 +196,6 @@ class LeadList(Options):
         return index is not None
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the clicked row; a double click opens it."""
         event.prevent_default()
         index = event.style.meta.get("option")
         if index is not None and self._rows[index].key:

@@ -46,27 +46,22 @@ class CursorView(ScrollView, can_focus=True):
         """Hook: called after a click put the cursor on a row."""
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor on the clicked row."""
         if event.y >= HEADER and (index := self.row_at(event.y - HEADER)) < self.total:
             self.put_cursor(index)
             self.row_clicked(event)
 
     def action_move(self, rows: int) -> None:
-        """Move the cursor."""
         self.put_cursor(self.cursor + rows)
 
     def action_page(self, pages: int) -> None:
-        """Move the view and the cursor by pages."""
         rows = pages * max(1, self.page - 1)
         self.scroll_rows_to(self.scroll_offset.y + rows)
         self.put_cursor(self.cursor + rows)
 
     def action_first(self) -> None:
-        """Move the cursor to the first row."""
         self.put_cursor(0)
 
     def action_last(self) -> None:
-        """Move the cursor to the last row."""
         self.put_cursor(self.total - 1)
 
     def put_cursor(self, index: int) -> None:
@@ -92,7 +87,6 @@ class CursorView(ScrollView, can_focus=True):
             self.refresh()
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        """Announce that other rows are in view."""
         super().watch_scroll_y(old_value, new_value)
         self.rows_came_into_view()
 
@@ -103,7 +97,6 @@ class CursorView(ScrollView, can_focus=True):
 
     @property
     def visible_rows(self) -> range:
-        """The rows in view."""
         top = self.scroll_offset.y
         return range(top, min(self.total, top + self.page))
 
@@ -112,9 +105,7 @@ class CursorView(ScrollView, can_focus=True):
         return y + self.scroll_offset.y
 
     def repaint_row(self, index: int) -> None:
-        """Repaint one row."""
         self.refresh(Region(0, index - self.scroll_offset.y + HEADER, self.size.width, 1))
 
     def repaint_header(self) -> None:
-        """Repaint the line above the rows."""
         self.refresh(Region(0, 0, self.size.width, HEADER))

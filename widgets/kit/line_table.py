@@ -78,7 +78,6 @@ class LineTable(CursorView, Generic[T]):
 
     @property
     def item(self) -> T | None:
-        """The item under the cursor; None: the table is empty."""
         return self.items[self.cursor] if self.items else None
 
     def show(self, items: Sequence[T]) -> None:
@@ -99,7 +98,6 @@ class LineTable(CursorView, Generic[T]):
         self.post_message(self.Highlighted())
 
     def set_columns(self, columns: Sequence[Column]) -> None:
-        """Replace the columns."""
         self._columns, self._laid_out_for = columns, 0
         self.refresh()
 
@@ -116,27 +114,22 @@ class LineTable(CursorView, Generic[T]):
                 self.repaint_row(index)
 
     def cursor_moved(self) -> None:
-        """Announce the item under the cursor, and the last one."""
         self.post_message(self.Highlighted())
         if self.cursor == self.total - 1:
             self.post_message(self.EndReached())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable opening while the table is empty."""
         return bool(self.items) if action == "choose" else super().check_action(action, parameters)
 
     def action_choose(self) -> None:
-        """Open the item under the cursor."""
         if self.items:
             self.post_message(self.Chosen())
 
     def row_clicked(self, event: events.Click) -> None:
-        """Open the item after a double click."""
         if event.chain > 1:
             self.action_choose()
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view: the titles, an item or the notice."""
         width = self.scrollable_content_region.width
         index = y - HEADER + self.scroll_offset.y
         if not self.items:

@@ -37,7 +37,6 @@ class SteadyText(Static):
         super().__init__(markup=False, id=id)
 
     def update(self, content: VisualType = "", *, layout: bool = True) -> None:
-        """Show this text."""
         shown = self.content
         if not (isinstance(content, Content) and isinstance(shown, Content) and content.is_same(shown)):
             super().update(content, layout=layout)
@@ -62,12 +61,10 @@ class LineText(Widget):
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """The number of lines."""
         del container, viewport, width
         return len(self._lines)
 
     def get_selection(self, selection: Selection) -> tuple[str, str]:
-        """The selected text."""
         return selection.extract("\n".join(line.plain for line in self._lines)), "\n"
 
     def render_line(self, y: int) -> Strip:
@@ -106,7 +103,6 @@ class LinePane(VerticalScroll, can_focus=True):
         self._make = make
 
     def compose(self) -> ComposeResult:
-        """The text that shows all lines."""
         yield LineText()
 
     def paint(self) -> None:
@@ -118,11 +114,9 @@ class LinePane(VerticalScroll, can_focus=True):
             text.show([part for line in lines for part in (line.wrap(width) if line.cell_length > width else (line,))])
 
     def on_resize(self) -> None:
-        """Rebuild the lines for the new width."""
         self.paint()
 
     def action_edge(self, is_end: bool) -> None:
-        """Scroll to the bottom or top without animation."""
         (self.scroll_end if is_end else self.scroll_home)(animate=False)
 
 
@@ -144,7 +138,6 @@ class ClickableLine(Widget):
         """The parts of the line."""
 
     def render(self) -> Content:
-        """The parts of the line, as drawn last."""
         return Content.assemble(*self.parts())
 
 
@@ -165,7 +158,6 @@ class ChipBar(ClickableLine):
     chips: reactive[tuple[Chip, ...]] = reactive((), layout=True)
 
     def parts(self) -> Iterator[Content]:
-        """One part per chip, each followed by a gap."""
         for chip in self.chips:
             text = Content.styled(chip.text, "$accent bold" if chip.is_set else STYLES["quiet"])
             yield clickable(text, f"screen.{chip.action}")

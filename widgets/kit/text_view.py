@@ -124,20 +124,16 @@ class TextView(CursorView):
         self.refresh()
 
     def on_mouse_scroll_right(self) -> None:
-        """Scroll right."""
         self.action_sideways(1)
 
     def on_mouse_scroll_left(self) -> None:
-        """Scroll left."""
         self.action_sideways(-1)
 
     def notify_style_update(self) -> None:
-        """Drop the styles of the previous theme."""
         super().notify_style_update()
         self._styles = {}
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view."""
         width = self.scrollable_content_region.width
         if y < HEADER:
             return self.strip(self.head(), width)
@@ -216,17 +212,14 @@ class TextSearch(Vertical):
         self._earlier = earlier
 
     def compose(self) -> ComposeResult:
-        """The search line, above the view."""
         yield self._line
         yield self.view
 
     def open(self) -> None:
-        """Show the search line and focus it."""
         self._line.add_class("-open")
         self._line.focus()
 
     def step(self, step: int) -> None:
-        """Go to the next or previous match."""
         if self._line.value:
             self.seek(_pattern(self._line.value), step)
         else:

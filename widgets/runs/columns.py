@@ -118,7 +118,7 @@ COLUMN_KEYS: Final = tuple(column.title for column in COLUMNS)
 FROZEN: Final = frozenset(column.title for column in COLUMNS if column.frozen)
 SPARED: Final = ("asked", "result")
 """The columns that take no room while no run has a value in them: parts of a run's summary."""
-_BY_KEY: Final = {column.title: column for column in (*COLUMNS, PROFILE)}
+COLUMN_BY_KEY: Final = {column.title: column for column in (*COLUMNS, PROFILE)}
 DEFAULT_COLUMNS: Final = ("status", "repository", "asked", "result", "started", "took", "branch")
 
 
@@ -134,7 +134,7 @@ class ColumnChoice(Struct, frozen=True):
         """The columns, the frozen ones first."""
         columns = []
         for key in self.shown:
-            column, width = _BY_KEY[key], self.widths.get(key)
+            column, width = COLUMN_BY_KEY[key], self.widths.get(key)
             columns.append(column if width is None else replace(column, width=width, grows=0, most=width, ample=0))
         return tuple(sorted(columns, key=lambda column: not column.frozen))
 
@@ -149,15 +149,15 @@ class ColumnChoice(Struct, frozen=True):
         rest = tuple(other for other in self.shown if other != key)
         return replace(self, shown=(rest or self.shown) if key in self.shown else (*rest, key))
 
-    def moved(self, key: str, to: str) -> "ColumnChoice":
-        """The choice with the column moved to another's place; frozen columns stay in front."""
-        order = [column.title for column in self.columns]
-        if key not in order or to not in order or _BY_KEY[key].frozen != _BY_KEY[to].frozen:
+    def moved(self, key: str, step: int) -> "ColumnChoice":
+        """The choice with the column moved by this many places; frozen columns stay in front."""
+        columns = list(self.columns)
+        here = next((index for index, column in enumerate(columns) if column.title == key), -1)
+        there = here + step
+        if here < 0 or not 0 <= there < len(columns) or columns[here].frozen != columns[there].frozen:
             return self
-        index = order.index(to)
-        order.remove(key)
-        order.insert(index, key)
-        return replace(self, shown=tuple(order))
+        columns.insert(there, columns.pop(here))
+        return replace(self, shown=tuple(column.title for column in columns))
 
     def sized(self, key: str, width: int | None) -> "ColumnChoice":
         """The choice with the column this wide; None: as wide as fits."""
@@ -178,11 +178,6 @@ class ColumnArrangement:
         """The columns of `SPARED` that have had a value."""
         self.fit(0)
 
-    @property
-    def columns(self) -> tuple[RunColumn, ...]:
-        """The chosen columns, except those that are empty for every run."""
-        return tuple(shown for shown in self.choice.columns if shown.title in self.filled or shown.title not in SPARED)
-
     def fill(self, rows: Sequence[RunRow]) -> bool:
         """Show the columns in which these runs have a value; return whether any is new."""
         before = self.filled
@@ -190,16 +185,8 @@ class ColumnArrangement:
         return self.filled != before
 
     def fit(self, width: int) -> None:
-        """Lay out the columns for a view of this width."""
+        """Lay out the columns for a view of this width, without those that are empty for every run."""
         self.width = width
-        self.layout = lay_out(min(width, self.ample_width) if self.is_limited else width, self.columns, GUTTER)
-
-    @property
-    def ample_width(self) -> int:
-        """The width in cells of all columns when a pane fits next to the table."""
-        return needed([replace(column, width=column.ample or column.width) for column in self.columns], GUTTER)
-
-    def width_of(self, key: str) -> int:
-        """The drawn width of a column; for a hidden one, its minimum."""
-        widths = {column.title: column.width for column in _BY_KEY.values()}
-        return (widths | {placed.column.title: placed.width for placed in self.layout.placed})[key]
+        columns = [shown for shown in self.choice.columns if shown.title in self.filled or shown.title not in SPARED]
+        self.ample_width = needed([replace(shown, width=shown.ample or shown.width) for shown in columns], GUTTER)
+        self.layout = lay_out(min(width, self.ample_width) if self.is_limited else width, columns, GUTTER)

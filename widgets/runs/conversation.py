@@ -126,7 +126,6 @@ class Conversation(VerticalScroll):
         self._text = Static(markup=False)
 
     def compose(self) -> ComposeResult:
-        """Compose the conversation as one text."""
         yield self._text
 
     def show(

@@ -55,7 +55,6 @@ class RunView(Struct, frozen=True):
     """The end of a failed run's log; None: it was not read."""
 
     def is_live(self, now: datetime) -> bool:
-        """Whether the service confirmed it lately."""
         return now - self.detail.last_seen_at <= self.confirmed_for
 
 
@@ -224,7 +223,6 @@ class Period(Struct, frozen=True):
 
     @property
     def badge(self) -> Badge:
-        """The badge of the status."""
         return UNOBSERVED if self.status is None else run_badge(self.status, is_final=self.is_final)
 
 

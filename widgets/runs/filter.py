@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.reactive import reactive
+from textual.reactive import reactive, var
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -67,7 +67,6 @@ class ViewBar(ClickableLine):
         return _width(self._contents(counts=True)) + len(NEW) + 1
 
     def parts(self) -> Iterator[Content]:
-        """As many views as fit, then the number of the others, then the button for a new one."""
         room, hidden = self.size.width - len(NEW) - 1, 0
         tabs = self._contents(counts=True)
         if _width(tabs) > room:
@@ -106,7 +105,6 @@ class FacetBar(ClickableLine):
     condition: reactive[RunFilter] = reactive(RunFilter)
 
     def parts(self) -> Iterator[Content]:
-        """The filter's status, repository, branch and time; the line has their values."""
         by = self.condition
         status = by.statuses or by.not_statuses or by.active or by.ended or by.stuck or by.followed
         for action, name, is_set in (
@@ -119,51 +117,30 @@ class FacetBar(ClickableLine):
 
 
 class SuggestionList(Widget):
-    """The suggestions; the first one is chosen at first."""
+    """The suggestions, one of which is chosen."""
 
     virtual_size = unscrolled_size()
+    offers: reactive[tuple[Suggestion, ...]] = reactive((), layout=True)
+    """Their text must be safe."""
+    chosen: reactive[int] = reactive(0)
+    """The index of the suggestion that tab inserts."""
 
     class Clicked(Message):
         """A suggestion was clicked, and is the chosen one now."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._offers: tuple[Suggestion, ...] = ()
-        self._chosen = 0
-        self.display = False
-
-    @property
-    def chosen(self) -> Suggestion | None:
-        """The suggestion that tab inserts, or None."""
-        return self._offers[self._chosen] if self._offers else None
-
-    def show(self, offers: tuple[Suggestion, ...]) -> None:
-        """Show the suggestions, whose text must be safe."""
-        self._offers, self._chosen = offers[:8], 0
-        self.display = bool(self._offers)
-        self.refresh(layout=True)
-
-    def choose(self, step: int) -> None:
-        """Choose another one, wrapping around the ends."""
-        if self._offers:
-            self._chosen = (self._chosen + step) % len(self._offers)
-            self.refresh()
-
     def render(self) -> Content:
-        """Draw one line per suggestion."""
-        width = max((cell_len(offer.insert) for offer in self._offers), default=0)
+        width = max((cell_len(offer.insert) for offer in self.offers), default=0)
         lines = []
-        for index, offer in enumerate(self._offers):
-            here = " on $block-cursor-blurred-background" if index == self._chosen else ""
+        for index, offer in enumerate(self.offers):
+            here = " on $block-cursor-blurred-background" if index == self.chosen else ""
             name = (" ▸ " if here else "   ", f"$accent{here}"), (fit(offer.insert, width), f"$foreground{here}")
             about = f"  {offer.about} " if offer.about else " ", f"$foreground 70%{here}"
             lines.append(Content.assemble(*name, about))
         return Content("\n").join(lines)
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the clicked suggestion."""
-        if event.y < len(self._offers):
-            self._chosen = event.y
+        if event.y < len(self.offers):
+            self.chosen = event.y
             self.post_message(self.Clicked())
 
 
@@ -186,10 +163,10 @@ class SearchInput(Input):
 
         is_cleared: bool
 
-    def __init__(self, understand: FindSpans, offers: SuggestionList) -> None:
+    def __init__(self, understand: FindSpans, suggestions: SuggestionList) -> None:
         hint, colours = "/ search, or status:failed repo:acme/* since:7d", QueryHighlighter(self, understand)
         super().__init__(placeholder=hint, compact=True, select_on_focus=False, highlighter=colours)
-        self._offers = offers
+        self._list = suggestions
 
     def validate_value(self, value: str) -> str:
         """Remove terminal control characters from typed or pasted text."""
@@ -202,14 +179,14 @@ class SearchInput(Input):
         self.cursor_position = len(self.value) if cursor is None else cursor
 
     def action_leave(self, is_cleared: bool = False) -> None:  # noqa: FBT002 # as Textual calls it
-        """Leave the query line, and clear it if asked to."""
         self.post_message(self.Left(is_cleared))
 
     def action_take(self) -> None:
         """Insert the chosen suggestion; without one leave the line."""
-        if (offer := self._offers.chosen) is None:
+        if not self._list.offers:
             self.action_leave()
             return
+        offer = self._list.offers[self._list.chosen]
         before, rest = self.value[: offer.start] + offer.insert, self.value[offer.end :]
         # After a value the next term begins; after a key its value is still missing.
         if not before.endswith(":") and not rest:
@@ -218,11 +195,11 @@ class SearchInput(Input):
         self.cursor_position = len(before)
 
     def action_choose(self, step: int) -> None:
-        """Choose another suggestion."""
-        self._offers.choose(step)
+        """Choose another suggestion, wrapping around the ends."""
+        if count := len(self._list.offers):
+            self._list.chosen = (self._list.chosen + step) % count
 
     def on_blur(self) -> None:
-        """Scroll the query back to its beginning."""
         self.cursor_position = 0
 
 
@@ -234,7 +211,6 @@ class QueryHighlighter(Highlighter):
     _understand: FindSpans
 
     def highlight(self, text: Text) -> None:
-        """Colour the parts of the query by their kinds."""
         for start, end, kind in self._understand(text.plain):
             # Without its background: the input's own shows, focused or not.
             style = self._widget.get_component_rich_style(f"search--{kind}")
@@ -244,18 +220,21 @@ class QueryHighlighter(Highlighter):
 class FilterBar(Vertical):
     """Two lines, and the suggestions below them while the user types."""
 
+    extent: var[ExtentLine | None] = var(None, init=False)
+    """How many runs are shown, of how many, and the missing part."""
+    remark: var[tuple[tuple[SafeText, ...], Tone]] = var(((), "quiet"), init=False)
+    """Texts of which the first that fits replaces the facets; without texts, the facets are shown."""
+
     def __init__(self, understand: FindSpans) -> None:
         super().__init__()
-        self._offers = SuggestionList()
-        self.line, self.views = SearchInput(understand, self._offers), ViewBar()
+        self._suggestions = SuggestionList()
+        self._suggestions.display = False
+        self.line, self.views = SearchInput(understand, self._suggestions), ViewBar()
         self.facets = FacetBar()
-        self._extent: ExtentLine | None = None
-        self._remark: tuple[tuple[SafeText, ...], Tone] = ((), "quiet")
         self._extent_width = 0
         """Cells of the extent: kept while its words get fewer, so that a letter does not lay out the screen."""
 
     def compose(self) -> ComposeResult:
-        """Two lines from left to right, then the suggestions."""
         with Horizontal():
             yield self.views
             yield SteadyText(id="extent")
@@ -263,36 +242,20 @@ class FilterBar(Vertical):
             yield self.line
             yield self.facets
             yield SteadyText(id="remark")
-        yield self._offers
+        yield self._suggestions
 
     def on_mount(self) -> None:
-        """Resize the views when their width changes."""
         for name in ("tabs", "current", "is_changed"):
-            self.watch(self.views, name, self._show_extent, init=False)
-
-    def show(self, extent: ExtentLine) -> None:
-        """Show how many runs are shown, of how many, and the missing part."""
-        self._extent = extent
-        self._show_extent()
-
-    def remark(self, *texts: SafeText, tone: Tone = "quiet") -> None:
-        """Show the first of these texts that fits, in place of the facets; without texts the facets."""
-        if (texts, tone) == self._remark:
-            return
-        self._remark = (texts, tone)
-        self._show_remark()
-        self.set_class(bool(texts), "-remark")
+            self.watch(self.views, name, self.watch_extent, init=False)
 
     def offer(self, offers: tuple[Suggestion, ...]) -> None:
-        """Show suggestions for the query."""
-        # An empty list that stays empty must not cost a layout at every letter.
-        if offers or self._offers.display:
-            self._offers.show(offers)
+        """Show suggestions for the query, and choose the first."""
+        self._suggestions.offers, self._suggestions.chosen = offers[:8], 0
+        self._suggestions.display = bool(offers)
 
     def on_resize(self) -> None:
-        """Show as much of the bar's text as fits."""
-        self._show_extent()
-        self._show_remark()
+        self.watch_extent()
+        self.watch_remark()
 
     @on(SuggestionList.Clicked)
     def _insert_clicked(self, message: SuggestionList.Clicked) -> None:
@@ -300,17 +263,18 @@ class FilterBar(Vertical):
         self.line.focus()
         self.line.action_take()
 
-    def _show_remark(self) -> None:
-        texts, tone = self._remark
+    def watch_remark(self) -> None:
+        texts, tone = self.remark
         room = int(self.size.width * REMARK) - 1
         text = next((text for text in texts if cell_len(text) <= room), texts[-1] if texts else "")
         self.query_one("#remark", SteadyText).update(Content.styled(text, STYLES[tone]))
+        self.set_class(bool(texts), "-remark")
 
-    def _show_extent(self) -> None:
-        if self._extent is None:
+    def watch_extent(self) -> None:
+        if self.extent is None:
             return
         room = self.size.width - 2 * MARGIN - self.views.full_width - 1
-        variants = self._extent.variants()
+        variants = self.extent.variants()
         text = next((text for text in variants if text.cell_length <= room), variants[-1])
         shown = self.query_one("#extent", SteadyText)
         shown.update(text, layout=False)

@@ -74,17 +74,14 @@ class BatchView(Struct, frozen=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether the batch is final."""
         return not self.is_sending and not self.unknown and self.ended == self.made
 
     @property
     def progress(self) -> SafeText:
-        """The progress of the runs that the batch created."""
         failed = f", {self.failed:,} failed" if self.failed else ""
         return safe_text(f"{self.ended:,} of {self.made:,} done{failed}")
 
     def line(self, width: int) -> Content:
-        """The batch in one line."""
         badge = self.outcome
         if self.confirmed == len(self.lines) and not self.is_sending:
             badge = Badge("✗", "", "bad") if self.failed else Badge("✓", "", "good")
@@ -190,7 +187,6 @@ class FollowStrip(Widget):
         self.on_resize()
 
     def render(self) -> Content:
-        """One line per run or batch; empty if nothing is followed."""
         return self._line
 
     def on_resize(self) -> None:

@@ -56,7 +56,6 @@ class TableRenderer(Struct, frozen=True):
         return cls(widget.rich_style, styles)
 
     def header(self, layout: RunLayout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
-        """The titles, the sort arrow, and how many new runs are above the view."""
         segments, x, plain = list[Segment](), 0, self.styles["header"]
         for placed in layout.placed:
             title, style, cells = placed.column.title, plain, _visible(placed, width, scroll_x)
@@ -126,13 +125,11 @@ class TableRenderer(Struct, frozen=True):
         return Strip(segments).extend_cell_length(width, background).crop(0, width)
 
     def placeholder(self, layout: RunLayout, width: int, *, at_cursor: bool) -> Strip:
-        """A line whose run is still being read."""
         background = self.styles["cursor"] if at_cursor else self.base
         text = "".join(" " * (p.x if i == 0 else 2) + fit("·", p.width) for i, p in enumerate(layout.placed))
         return Strip([Segment(fit(text, width), background + self.styles["quiet"])], width)
 
     def notice(self, notice: Notice | None, y: int, width: int, height: int) -> Strip:
-        """One line of the notice that takes the place of the rows."""
         text, tone, is_title = notice_line(notice, y, width, height)
         return Strip([Segment(text, self.base + self.styles[tone] + Style(bold=is_title or None))], width)
 

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import Final, Literal, get_args
+from typing import Final
 
-from msgspec import Struct
 from rich.cells import cell_len
 from textual import on
 from textual.containers import Container
@@ -47,7 +46,6 @@ class RunPane(LinePane):
         self.paint()
 
     def explain(self, text: str) -> None:
-        """Show this text while there is no run."""
         if text != self._placeholder:
             self._placeholder = text
             self.paint()
@@ -97,92 +95,63 @@ class RunPane(LinePane):
         return lines + facts.branch(view, now, width)
 
 
-SplitSize = Literal["small", "normal", "half"]
-SIZES: Final[tuple[SplitSize, ...]] = get_args(SplitSize)
-
 WIDE: Final = 120
 """The minimum width for a pane next to the table."""
 TALL: Final = 32
 """The minimum height for a pane below the table."""
 LEAST: Final = 40
 """The fewest cells of a pane next to the table."""
+MOST: Final = 76
 LEAST_OF_LOG: Final = 4
 """The fewest lines for the end of a failed run's log, however low the pane is."""
-BELOW: Final[dict[SplitSize, int]] = {"small": 8, "normal": 14}
+BELOW: Final = 14
 """Lines of a pane below the table."""
+STRIP: Final = 3
+"""Lines of a pane that shows two, and its border."""
 AROUND: Final = 8
 """Lines that are neither table nor pane."""
-
-
-class PanePlacement(Struct, frozen=True):
-    """The pane's position, and its size in cells."""
-
-    where: Literal["beside", "below", "strip"]
-    cells: int
-    """Columns next to the table, lines below it."""
-
-
-def placement(size: SplitSize, screen: Size, ample_table: int) -> PanePlacement:
-    """The place of a pane of this size; next to the table only if its columns keep the width that they had without."""
-    width, height = screen
-    room = width - ample_table
-    if width >= WIDE and room >= LEAST:
-        usual = min(76, (LEAST + room) // 2)
-        return PanePlacement("beside", {"small": LEAST, "normal": usual}.get(size, min(room, width // 2)))
-    if size == "half":
-        return PanePlacement("below", max(BELOW["small"], (height - AROUND) // 2))
-    return PanePlacement("below", BELOW[size]) if height >= TALL else PanePlacement("strip", 3)
 
 
 class SplitView(Container):
     """The table, and the pane next to it or below it."""
 
-    pane_size: var[SplitSize] = var("normal")
-    has_pane: var[bool] = var(default=True)
+    has_pane: var[bool] = var(default=True, init=False)
 
-    def __init__(self, table: RunTable, pane: RunPane, pane_size: str, *, has_pane: bool) -> None:
-        """Prepare; an unknown size counts as normal."""
+    def __init__(self, table: RunTable, pane: RunPane, *, has_pane: bool) -> None:
         super().__init__(id="runs")
         self.table, self.pane = table, pane
         self._screen_size = Size()
-        known: SplitSize = next((known for known in SIZES if known == pane_size), "normal")
-        self.set_reactive(SplitView.pane_size, known)
         self.set_reactive(SplitView.has_pane, has_pane)
-        self.watch_has_pane(has_pane)
+        self.watch_has_pane()
 
     def compose(self) -> Iterable[Widget]:
-        """Compose the table and the pane."""
         yield self.table
         yield self.pane
 
-    def watch_has_pane(self, has_pane: bool) -> None:
+    def watch_has_pane(self) -> None:
         """Show or hide the pane; a class, since `display` would show it again while there is no run at all."""
-        self.set_class(not has_pane, "-no-detail")
+        self.set_class(not self.has_pane, "-no-detail")
         self.fit()
 
     @on(RunTable.Refilled)
-    def watch_pane_size(self) -> None:
-        """Divide the screen again."""
+    def _refilled(self) -> None:
         self.fit()
 
     def fit(self, screen: Size | None = None) -> None:
         """Divide a screen of this size between table and pane; None: the previous size."""
         self._screen_size = screen or self._screen_size
-        placed = placement(self.pane_size, self._screen_size, self.table.ample_width)
-        pane, is_beside = self.pane, placed.where == "beside"
+        width, height = self._screen_size
+        pane, room = self.pane, width - self.table.ample_width
+        # Next to the table only if its columns keep the width that they had without the pane.
+        is_beside = width >= WIDE and room >= LEAST
+        is_strip = not is_beside and height < TALL
         self.set_class(is_beside, "-beside")
-        pane.shape(is_strip=placed.where == "strip")
-        pane.styles.width, pane.styles.height = (placed.cells, "1fr") if is_beside else ("1fr", placed.cells)
+        pane.shape(is_strip=is_strip)
+        pane.styles.width = min(MOST, (LEAST + room) // 2) if is_beside else "1fr"
+        pane.styles.height = "1fr" if is_beside else STRIP if is_strip else BELOW
         self.table.set_columns(is_limited=self.has_pane and not is_beside)
         if pane.has_focus and not pane.can_focus:
             self.table.focus()
-
-    def resize_pane(self, by: int) -> None:
-        """Make the pane larger (1) or smaller (-1): the next size that makes a difference here."""
-        placed = {size: placement(size, self._screen_size, self.table.ample_width) for size in SIZES}
-        here, current = SIZES.index(self.pane_size), self.pane_size
-        others = SIZES[here + 1 :] if by > 0 else SIZES[:here][::-1]
-        self.pane_size = next((size for size in others if placed[size] != placed[current]), current)
 
 
 class RunTitle(ClickableLine):
@@ -225,7 +194,6 @@ class RunBar(ClickableLine):
         self._tabs = tabs
 
     def parts(self) -> Iterator[Content]:
-        """The parts with their keys, and the turn."""
         turn = f"turn {self.turn} of {self.turns}" if self.turn else f"all {self.turns} turns"
         turn = turn if self.turns > 1 else ""
         room = self.size.width - 2 - len(turn) - 4

@@ -105,7 +105,6 @@ class LatestMessage(Message):
     """A message that replaces earlier ones of its kind."""
 
     def can_replace(self, message: Message) -> bool:
-        """Replace a waiting message of the same kind."""
         return isinstance(message, type(self))
 
 
@@ -215,7 +214,6 @@ class RunTable(CursorView, can_focus=True):
 
     @property
     def group(self) -> RunGroup | None:
-        """The group whose head is under the cursor, or None."""
         return self.window.head(self.cursor)
 
     @property
@@ -359,7 +357,6 @@ class RunTable(CursorView, can_focus=True):
         return max(0, self.scroll_offset.y - self.page), 3 * self.page
 
     def cursor_moved(self) -> None:
-        """Announce the run under the cursor."""
         row = self.row = self.window.row(self.cursor)
         self._cursor_id = row.run_id if row else None
         if (named := row or self.group) != self._named and self._holds_cursor:
@@ -414,7 +411,6 @@ class RunTable(CursorView, can_focus=True):
         return self.columns.ample_width + self.styles.scrollbar_size_vertical
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
-        """Mark the runs that take far longer than usual."""
         changed, self.stuck = self.stuck ^ run_ids, run_ids
         self._repaint_runs(changed)
 
@@ -436,7 +432,6 @@ class RunTable(CursorView, can_focus=True):
             self.post_message(self.Refilled())
 
     def mark(self, run_ids: Iterable[str], *, is_marked: bool = True) -> None:
-        """Mark these runs too, or unmark them."""
         self._range, changed = [], dict.fromkeys(run_ids)
         others = {run_id: None for run_id in self.marks if run_id not in changed}
         self.marks = self.marks | changed if is_marked else others
@@ -449,19 +444,16 @@ class RunTable(CursorView, can_focus=True):
         return any(not times.is_live for times in self._painted.values())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable row actions while the rows are being replaced."""
         if self.is_replacing and action != "sideways":
             return False
         return super().check_action(action, parameters)
 
     def action_sideways(self, columns: int) -> None:
-        """Scroll sideways to the next stop."""
         x = self.scroll_offset.x
         if later := [stop for stop in self.columns.layout.stops if (stop > x if columns > 0 else stop < x)]:
             self.scroll_to(x=later[0 if columns > 0 else -1], animate=False, force=True)
 
     def action_choose(self) -> None:
-        """Open the run under the cursor, or ask for the missing runs of its line."""
         if self.is_at_gap:
             self.post_message(self.GapChosen(self.window.gap(self.cursor)))
         elif self.group is not None:
@@ -487,7 +479,6 @@ class RunTable(CursorView, can_focus=True):
             self.action_move(rows)
 
     def on_click(self, event: events.Click) -> None:
-        """Move the cursor to the row, open it on a double click, or sort by the column; ctrl marks."""
         event.prevent_default()
         if event.y < HEADER:
             layout = self.columns.layout
@@ -507,7 +498,6 @@ class RunTable(CursorView, can_focus=True):
             self.action_choose()
 
     def resize_to(self, total: int) -> None:
-        """Lay out the columns, and make room for this many rows."""
         self.columns.fit(self.scrollable_content_region.width)
         before, size = self.virtual_size, Size(self.columns.layout.width, total + HEADER)
         if self.show_vertical_scrollbar and size.width == before.width:
@@ -525,18 +515,15 @@ class RunTable(CursorView, can_focus=True):
         self._painted = {index: self._painted[index] for index in self.visible_rows if index in self._painted}
 
     def on_resize(self) -> None:
-        """Lay out the columns again."""
         self.resize_to(self.total)
         super().put_cursor(self.cursor)
         self._request_rows()
 
     def notify_style_update(self) -> None:
-        """Drop the styles of the previous theme."""
         super().notify_style_update()
         self._renderer = None
 
     def render_line(self, y: int) -> Strip:
-        """One line of the view: the titles, a row or the notice."""
         renderer = self._renderer = self._renderer or TableRenderer.of(self)
         view = self.scrollable_content_region.size
         if view.width != self.columns.width:

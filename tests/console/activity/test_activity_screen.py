@@ -115,7 +115,7 @@ async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_h
 
 FILTERS = (
     ("slash a d d r e s s enter", 1, "1 of"),
-    ("s space enter", 3, "outcome confirmed"),
+    ("s tab enter", 3, "outcome confirmed"),
 )
 
 

@@ -100,7 +100,32 @@ async def every_count_leads_to_its_list(scene: Scene) -> None:
     assert len(scene.rows) == 4
 
 
+async def a_value_is_chosen_by_letters_marks_or_a_double_click(scene: Scene) -> None:
+    """In the sheet of statuses, letters find a status, tab marks or excludes it, and a double click chooses it.
+
+    What matches no status cannot be chosen.
+    """
+    await scene.press("s", *"fai")
+    await scene.press("enter")
+    assert line(scene) == "status:failed"
+
+    await scene.press("s", "tab", "enter")
+    assert line(scene) == "-status:failed"
+    await scene.press("s", *"exploded", "tab", "ctrl+x")
+    assert line(scene) == ""
+
+    await scene.press("s")
+    at = next((row.index("queued"), y) for y, row in enumerate(scene.lines) if "○ queued" in row and "□" in row)
+    await scene.pilot.click(offset=at, times=2)
+    await scene.settle()
+    assert line(scene) == "status:queued"
+
+    await scene.press("s", "ctrl+x", "s", *"zzz", "enter")
+    assert line(scene) == ""
+
+
 FACTS = (
+    a_value_is_chosen_by_letters_marks_or_a_double_click,
     a_mistake_is_said_with_its_fix_and_the_rest_counts,
     every_count_leads_to_its_list,
     what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end,
