@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import sqlalchemy as sa
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from service.agents import programs
+from service.agents import invocation, programs
 from service.agents.options import DEFAULT_TIMEOUT_S, Agent, AgentOptions, RepositorySetup, VariableName
 from service.clock import Duration, parse_duration
 from service.errors import ServiceError
@@ -309,7 +309,7 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
         if agent is None:
             fault = f"{names}, which is not configured; list them with: runwarden service agent list"
             raise SetupError(f"repository {repository.name}: {fault}")
-        if has_servers and not programs.takes_servers(agent):
+        if has_servers and invocation.preset_of(agent).servers is None:
             fault = f"it has mcp_servers, and {names}, but {programs.TAKES_NONE}"
             raise SetupError(f"repository {repository.name}: {fault}")
 

@@ -101,13 +101,12 @@ def of(
     session: str | None,
     setup: RepositorySetup,
     *,
-    is_wrapped: bool = False,
+    hears: bool = True,
 ) -> CommandTemplate:
     """Return the agent's invocation; `session` names the session of an earlier turn of the run, if there is one.
 
     `program` is the path of its program, and `guidance` that of the repository's text for the model, or of an empty
-    file; `setup` is the repository's.
-    A program that is wrapped in the operator's script gets its instructions as text, and no messages.
+    file; `setup` is the repository's. If it does not hear messages, it gets its instructions as text.
     """
     preset, options = preset_of(agent), agent.options
     proxied = _PROXY if is_relayed(agent) else {}
@@ -131,9 +130,8 @@ def of(
     if preset is PLAIN:
         return CommandTemplate((program, *agent.argv[1:]), environment)
     name = model.name if options.model is not None and options.model.name else ()
-    is_text = is_wrapped and bool(preset.hears_argv)
-    hears_argv = () if is_text else preset.hears_argv
     resume = () if session is None else preset.resume
+    hears_argv = preset.hears_argv if hears else ()
     if setup.mcp_servers and preset.servers is not None:
         names = (*setup.variables, *agent.environment, *proxied)
         server_argv, server_variables = preset.servers(setup.mcp_servers, names)
@@ -144,6 +142,6 @@ def of(
     return CommandTemplate(
         words=(*filled(*preset.before), program, *filled(*preset.argv), *hears_argv, *server_argv, *last),
         environment={**environment, **server_variables},
-        reader=OutcomeReader(preset.listener, preset.of_line, must_end=True),
-        preset=replace(preset, hears=None) if is_text else preset,
+        reader=OutcomeReader(preset.listener, preset.of_line),
+        preset=preset if hears else replace(preset, hears=None),
     )

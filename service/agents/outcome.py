@@ -260,12 +260,13 @@ def aider(line: str, report: AgentReport) -> None:
 
 @dataclass(eq=False)
 class OutcomeReader:
-    """Reads an agent's output: JSON objects, one a line, and other lines."""
+    """Reads an agent's output: JSON objects, one a line, and other lines.
+
+    A turn fails if the program has a reader and does not report that it finished.
+    """
 
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
-    must_end: bool = field(default=False, kw_only=True)
-    """Whether a turn fails if the program does not report that it finished."""
     report: AgentReport = field(default_factory=AgentReport)
     _held: bytes = b""
     _last: list[str] = field(default_factory=list)
@@ -306,7 +307,7 @@ class OutcomeReader:
         if status:
             words = in_words(" ".join(self._last))
             return _failed(classified(words), words, model, f"the agent exited with status {status}")
-        if self.must_end and not report.ended:
+        if (self.listener or self.of_line) and not report.ended:
             return TurnFailure("failed", "the agent ended without a result; its last lines are in the log")
         return None
 

@@ -36,11 +36,6 @@ class Program:
     search: tuple[Path, ...]
     """The folders of the interpreters that it finds by name."""
 
-    @property
-    def is_wrapper(self) -> bool:
-        """Whether the program is the operator's script, not one from npm: it may read its input to the end."""
-        return _NODE_MODULES not in self.path.parts and bool(_shebang(self.path))
-
 
 def find(name: str) -> Program:
     """Find a program, named by an absolute path or on the service's PATH.
@@ -167,18 +162,15 @@ _TAKING: Final = ", ".join(name for name, preset in PRESETS.items() if preset.se
 TAKES_NONE: Final = f"only agents with the preset {_TAKING} or acp take them"
 
 
-def takes_servers(agent: Agent) -> bool:
-    """Whether an agent's program takes the repository's MCP servers."""
-    return invocation.preset_of(agent).servers is not None
-
-
 def hears(agent: Agent) -> bool:
     """Whether an agent's program takes messages while it works; not if the operator's script around it reads them."""
     preset, name = invocation.preset_of(agent), program_name(agent)
     if preset.hears is None or not preset.hears_argv:
         return preset.hears is not None
     try:
-        return name is not None and not find(name).is_wrapper
+        path = None if name is None else find(name).path
+        # A script that is not from npm is the operator's, and may read its input to the end.
+        return path is not None and (_NODE_MODULES in path.parts or not _shebang(path))
     except NoProgramError:
         # Other machines may have the program installed, since it has a preset.
         return True

@@ -99,13 +99,11 @@ class SpendingWatch:
         cost, has_price = expected.micro_usd(price) or 0, is_free or price is not None
         with self._settled:
             while True:
-                self._check(has_price=has_price)
-                try:
-                    if not is_free:
-                        self._check(self._micro_usd, self._tokens, has_price=has_price)
+                if (spent := self._spent(has_price=has_price)) is not None:
+                    raise BudgetSpentError(spent)
+                if is_free or self._spent(self._micro_usd, self._tokens, has_price=has_price) is None:
                     break
-                except BudgetSpentError:
-                    self._settled.wait()
+                self._settled.wait()
             self._micro_usd += cost
             self._tokens += expected.tokens
         try:
@@ -120,20 +118,16 @@ class SpendingWatch:
         """Store one request's usage, and return the budget that is spent now, or None."""
         with self._settled:
             self.meter.add(model, usage, price, asked_at)
-            try:
-                self._check(has_price=True)
-            except BudgetSpentError as error:
-                return str(error)
-        return None
+            return self._spent(has_price=True)
 
-    def _check(self, micro_usd: int = 0, tokens: int = 0, *, has_price: bool) -> None:
-        """Compare the budgets with the spending so far, and with more that may be spent soon."""
+    def _spent(self, micro_usd: int = 0, tokens: int = 0, *, has_price: bool) -> str | None:
+        """Return the budget that is spent, given more that may be spent soon, or None."""
         spent, budget = self.meter.spent(), self.budget
         # Requests of other turns count for the organization's day once they are answered.
         day = spent.organization
         if day.most_usd is not None and not has_price:
             text = f"the organization has a budget of {day.most_usd:g} USD a day, and the model has no price"
-            raise BudgetSpentError(f"{text}: add it to prices of the agent")
+            return f"{text}: add it to prices of the agent"
         for whose, key, most, used in (
             ("run's", "budget.run_usd", budget.run_usd, spent.run_micro_usd + micro_usd),
             ("agent's", "budget.day_usd", budget.day_usd, spent.day_micro_usd + micro_usd),
@@ -145,4 +139,5 @@ class SpendingWatch:
             if most is not None and used >= (most * _MICROS if is_usd else most):
                 amount = f"{most:g} USD" if is_usd else f"{most} tokens"
                 when = " a day" if "day" in key else ""
-                raise BudgetSpentError(f"the {whose} budget of {amount}{when} is spent ({key})")
+                return f"the {whose} budget of {amount}{when} is spent ({key})"
+        return None

@@ -1,25 +1,29 @@
-"""Runs an agent: gives it its task on standard input, enforces its limits, and kills the processes that it leaves."""
+"""Runs an agent, after its repository's set-up: its task, its limits, and the end of the processes that it leaves."""
 
 import contextlib
 import errno
 import os
 import selectors
+import shlex
 import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import IO, Final
 
+from service import trees
+from service.agents.options import AgentOptions
 from service.clock import now_micros, rfc3339
 from service.egress.model import ModelState
 from service.egress.proxies import open_proxies
 from service.execution import cgroup, processes
-from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError
+from service.execution.command import AgentCommand, AgentFailedError, PausedAgentError, StoppedAgentError
 from service.execution.disk import shortage
 from service.execution.processes import UsageWatch
 from service.secrets import MaskedStream, Secrets
-from service.settings import AgentLimits
 from service.store.messages import Message
 
 _CHUNK: Final = 65_536
@@ -80,7 +84,15 @@ def run(
                 f"the agent was stopped for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
                 "files that it cached included (memory_bytes) in [execution.agent]"
             )
-        status = _status(report, limits)
+        word, _, rest = report.removeprefix("left ").partition(" ")
+        if word == "fault":
+            raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
+        if word != "exit":
+            text = "the agent's supervisor was killed, and the agent with it; continue the run to try again"
+            raise AgentFailedError(text)
+        status = int(rest)
+        if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
+            raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
         # The proxy's reason comes first, then the program's own, then the exit status.
         is_preset = command.agent.options.preset is not None
         trouble = model.trouble if status or is_preset else None
@@ -104,22 +116,55 @@ def run(
         command.workspace.report(reader.report.summary)
 
 
-def _status(report: str, limits: AgentLimits) -> int:
-    """Return the exit status in the supervisor's report.
+def set_up(
+    command: AgentCommand, cache: Path | None, log: IO[bytes], secrets: Secrets, check: Callable[[], None]
+) -> int | None:
+    """Set a repository up before its agent runs: move its cached folders into the workspace, and run its steps.
+
+    `command` is the agent's, with whose egress, variables and home the steps run. `cache` is where the repository's
+    cached folders are between turns, each organization's apart; None: the turn gets none. In the workspace, the turn's
+    limits count them; no two turns have one at a time, and a failed turn leaves none.
+    Return when the steps began, in nanoseconds as files have it; None: there are none.
 
     Raises:
-        AgentFailedError: It did not exit by itself, or wrote too large a file.
+        AgentFailedError: A step failed, or they took too long.
     """
-    word, _, rest = report.removeprefix("left ").partition(" ")
-    if word == "fault":
-        raise AgentFailedError(f"the agent's command cannot be started: {rest}; correct its argv")
-    if word != "exit":
-        text = "the agent's supervisor was killed, and the agent with it; continue the run to try again"
-        raise AgentFailedError(text)
-    status = int(rest)
-    if status in {-signal.SIGXFSZ, 128 + signal.SIGXFSZ}:
-        raise AgentFailedError(f"the agent wrote a file of more than {limits.file_bytes} bytes (file_bytes)")
-    return status
+    for folder in command.cached_folders:
+        folder.mkdir(mode=0o700, parents=True)
+        # No folder yet, another turn has it, or it is on another disk.
+        with contextlib.suppress(OSError):
+            if cache is not None:
+                (cache / folder.name).rename(folder)
+    setup, workspace, options = command.setup, command.workspace, command.agent.options
+    if not setup.run:
+        return None
+    script = workspace.root / "setup.sh"
+    steps = [f"echo {shlex.quote(f'set-up: {step}')}\n{step}" for step in setup.run]
+    script.write_text("\n".join(["set -e", *steps, ""]), "utf-8")
+    options = AgentOptions(egress=options.egress, readable=options.readable, cache=options.cache)
+    agent = replace(command.agent, argv=("/bin/sh", str(script)), timeout_s=setup.timeout_s, options=options)
+    try:
+        run(replace(command, agent=agent), log, secrets, check)
+    except StoppedAgentError:
+        raise
+    except AgentFailedError as error:
+        why = str(error).replace("the agent", "it", 1)
+        raise AgentFailedError(f"the repository's set-up failed: {why}", "setup_failed") from error
+    finally:
+        # The agent gets new ones.
+        trees.remove(workspace.sockets)
+    return script.stat().st_ctime_ns
+
+
+def give_back(command: AgentCommand, cache: Path | None) -> None:
+    """Keep the cached folders for the next turn, and replace those that another turn left in the meantime."""
+    if cache is None or not command.cached_folders:
+        return
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in command.cached_folders:
+        with contextlib.suppress(OSError):
+            if trees.remove(cache / folder.name):
+                folder.rename(cache / folder.name)
 
 
 def _check_disk(command: AgentCommand) -> None:
@@ -187,8 +232,7 @@ class _SupervisedAgent:
             os.set_blocking(writing, False)
             self._send(command.spoken(command.workspace.instructions_file.read_text("utf-8")))
         cache = None if command.cache is None or options.cache is None else (command.cache, options.cache)
-        is_boxed = command.sandbox.program is not None
-        self._usage = UsageWatch(self._pid, command.share, is_boxed, command.session, cache)
+        self._usage = UsageWatch(self._pid, command.share, command.sandbox.is_boxed, command.session, cache)
 
     def _send(self, line: bytes = b"") -> None:
         """Send as much as the agent's pipe accepts, and the rest later."""

@@ -16,8 +16,6 @@ from service.store.turn_files import PATCHES
 from service.text import plural
 
 _MAX_NAME: Final = 255
-
-
 Put = Callable[[str, bytes], None]
 """Stores an artifact by its name."""
 

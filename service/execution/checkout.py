@@ -13,7 +13,7 @@ from pathlib import Path
 
 from service import trees
 from service.execution import commits
-from service.execution.commits import AgentHistory, ChangedFiles, TurnCommit
+from service.execution.commits import ChangedFiles, TurnCommit
 from service.execution.large_files import FILTER, LargeFiles, object_in, tracked
 from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
 from service.execution.submodules import Submodules, links
@@ -164,8 +164,8 @@ class Checkout:
         git, base = self.git, self.base
         trees.remove(self.git_dir)
         borrow(self.git_dir, self.snapshot.git_dir)
-        history = self._agent_history()
-        parents = tuple(filter(None, (base, *history.merged)))
+        made, merged = self._agent_history()
+        parents = tuple(filter(None, (base, *merged)))
         compared, _ = commits.auto_merge(git, self.git_dir, parents)
         left_out = self._add(compared)
         tree, files = self._written(compared)
@@ -195,9 +195,9 @@ class Checkout:
             what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
             self.note(f"{what}: {listed(alike)}")
         last = None
-        if keep is not None and history.made:
+        if keep is not None and made:
             try:
-                last, files = self._keep(history.made, files, keep)
+                last, files = self._keep(made, files, keep)
             except GitCommandError as error:
                 self.note(f"the agent's commits become one: {error}")
         if last is None:
@@ -206,8 +206,8 @@ class Checkout:
             sha = last
         else:
             sha = commits.commit_tree(git, self.git_dir, tree, (last,), message)
-        is_plain = not history.merged and (last is None or (sha == last and len(history.made) == 1))
-        return TurnCommit(sha, tree, base, history.merged, is_plain, compared, files, fault)
+        is_plain = not merged and (last is None or (sha == last and len(made) == 1))
+        return TurnCommit(sha, tree, base, merged, is_plain, compared, files, fault)
 
     def _written(self, compared: str | None) -> tuple[str, ChangedFiles]:
         """Write the index as a tree; return it with the files that differ from a commit."""
@@ -312,12 +312,12 @@ class Checkout:
     def _links(self, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
         return [] if commit == self._plain else links(self.git, git_dir, commit)
 
-    def _agent_history(self) -> AgentHistory:
-        """Read the agent's history, by a git-dir of the service with the agent's objects."""
+    def _agent_history(self) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
+        """Read the agent's history, as `commits.history_of` returns it, by a git-dir with the agent's objects."""
         history = self.workspace.history
         head = commits.head_of(history)
         if self.base is None or head is None or head == self.base:
-            return AgentHistory()
+            return [], ()
         trees.remove(self._theirs)
         borrow(self._theirs, self.snapshot.git_dir, history)
         try:
@@ -330,7 +330,7 @@ class Checkout:
             return commits.history_of(self.git, self._theirs, head, self.snapshot.branches.values(), self.base)
         except (GitCommandError, OSError) as error:
             _logger.info("the agent's history cannot be read: %s", error)
-            return AgentHistory()
+            return [], ()
 
     def pack(self, commit: str) -> bytes:
         """Return a commit with everything that the repository does not have yet, as a pack of git."""
@@ -387,26 +387,16 @@ class Checkout:
                     self._has_attributes |= entry.name == ".gitattributes"
         return gone, locked
 
-    def upload(self, commit: TurnCommit) -> None:
-        """Upload a commit's large files.
-
-        Raises:
-            GitCommandError: They cannot be uploaded.
-        """
-        if self.large_files is not None:
-            self.large_files.upload(self.git_dir, commit.files.blobs)
-
-    def push(self, branch: str, commit: TurnCommit, expected: str | None) -> None:
-        """Push a commit, after its large files, if its branch is still at `expected` (None: does not exist).
+    def push(self, branch: str, sha: str, expected: str | None) -> None:
+        """Push a commit if its branch is still at `expected` (None: does not exist).
 
         Raises:
             GitCommandError: The branch has moved, or the repository cannot be written.
         """
-        self.upload(commit)
         ref = f"refs/heads/{branch}"
         lease = f"--force-with-lease={ref}:{expected or ''}"
         options = ("--progress", "--no-verify", lease, "--")
-        self.git("push", *options, self.url, f"{commit.sha}:{ref}", git_dir=self.git_dir)
+        self.git("push", *options, self.url, f"{sha}:{ref}", git_dir=self.git_dir)
 
 
 def _folded(name: str) -> str:

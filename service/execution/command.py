@@ -21,7 +21,7 @@ from service.egress.model import Pause
 from service.egress.proxies import MODEL_SOCKET, PROXY_SOCKET
 from service.errors import ServiceError
 from service.execution.disk import DiskShare
-from service.execution.sandbox import INSIDE, PACKAGE_ROOT, Inside, NoSandboxError, Sandbox, SandboxView
+from service.execution.sandbox import INSIDE, PACKAGE_ROOT, Inside, NoSandboxError, Sandbox
 from service.execution.workspace import Workspace
 from service.findings.question import FILE
 from service.settings import DataFolder
@@ -99,7 +99,6 @@ class AgentCommand:
         """The invocation of the agent's program for this turn."""
         file, tree, guidance = self._session_file, self.workspace.tree.resolve(), os.devnull
         session = file.read_text("utf-8") if file is not None and file.exists() else None
-        is_wrapped = self.program is None or self.program.is_wrapper
         # The first file of the repository with guidance for models.
         for name in invocation.preset_of(self.agent).guidance:
             # RuntimeError: a link that leads to itself.
@@ -109,8 +108,8 @@ class AgentCommand:
                     guidance = f"{self.inside.tree}/{name}"
                     break
         first = self.agent.argv[0] if self.program is None else str(self.program.path)
-        home = self.inside.home
-        return invocation.of(self.agent, first, home, guidance, session, self.setup, is_wrapped=is_wrapped)
+        home, hears = self.inside.home, programs.hears(self.agent)
+        return invocation.of(self.agent, first, home, guidance, session, self.setup, hears=hears)
 
     @property
     def cached_folders(self) -> dict[Path, str]:
@@ -127,12 +126,12 @@ class AgentCommand:
         """The folders as the agent sees them."""
         workspace = self.workspace
         outside = Inside(str(workspace.tree), str(self.home), str(self.cache), str(workspace.temporary))
-        return INSIDE if self._is_boxed else outside
+        return INSIDE if self.sandbox.is_boxed else outside
 
     @property
     def sockets(self) -> Path | None:
         """The folder of the sockets to the proxies; None: the agent has none, or has a network."""
-        return self.workspace.sockets if self._is_boxed and invocation.is_relayed(self.agent) else None
+        return self.workspace.sockets if self.sandbox.is_boxed and invocation.is_relayed(self.agent) else None
 
     def prepare(self) -> None:
         """Make the files that the agent needs.
@@ -147,7 +146,7 @@ class AgentCommand:
         except (NoProgramError, PlaceholderError) as error:
             raise AgentFailedError(str(error)) from error
         options = self.agent.options
-        if not self._is_boxed and (options.model is not None or options.egress is not None):
+        if not self.sandbox.is_boxed and (options.model is not None or options.egress is not None):
             raise NoSandboxError("egress and model need the sandbox: install bubblewrap, or remove them from the agent")
         if (missing := programs.missing_key(self.agent)) is not None:
             raise AgentFailedError(missing, "no_key")
@@ -161,10 +160,9 @@ class AgentCommand:
                 what = "its program's settings cannot be written"
                 raise AgentFailedError(f"{what}: an earlier turn left something else at {name}")
             file.write_text(content, "utf-8")
-        if self.task:
-            self._write_task(self.task["conversation"])
-
-    def _write_task(self, conversation: list[dict[str, Any]]) -> None:
+        if not self.task:
+            return
+        conversation: list[dict[str, Any]] = self.task["conversation"]
         self.workspace.task_file.write_text(json.dumps(self.task), "utf-8")
         self.workspace.conversation_file.write_text(json.dumps(conversation, indent=1), "utf-8")
         text = self._instructions
@@ -186,41 +184,45 @@ class AgentCommand:
         Raises:
             NoSandboxError: It needs a network, and there is none that it may have.
         """
+        workspace, preset = self.workspace, self.invocation.preset
         libraries = () if self.program is None else self.program.trees
-        readable = (*libraries, *map(Path, self.agent.options.readable))
         ports = {} if self.sockets is None else {invocation.PROXY_PORT: PROXY_SOCKET}
         if ports and self.agent.options.model is not None:
             ports[invocation.MODEL_PORT] = MODEL_SOCKET
-        hidden: tuple[str, ...] = ()
+        # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
+        sealed = [name for name in preset.sealed if not _leads_away(self.home, name)]
+        covers = {f"{INSIDE.home}/{name}": workspace.sealed for name in sealed}
         # The repository's configuration that must not be obeyed. No mount can cover the target of a link.
-        for name in self.invocation.preset.hidden:
-            if _leads_away(self.workspace.tree, name):
+        for name in preset.hidden:
+            if _leads_away(workspace.tree, name):
                 raise AgentFailedError(
                     f"the repository's {name} is a link, and the agent would execute its commands: make it a file, "
                     "or set trust_repository = true for this agent"
                 )
-            if (self.workspace.tree / name).exists():
-                hidden += (name,)
-        if hidden and not self._is_boxed:
+        hidden = [name for name in preset.hidden if (workspace.tree / name).exists()]
+        if hidden and not self.sandbox.is_boxed:
             raise NoSandboxError(
                 f"the repository holds {hidden[0]}, which the agent would execute: install bubblewrap, or set "
                 "trust_repository = true for this agent"
             )
-        kept = {}
-        boxed = self.cached_folders if self._is_boxed else {}
-        for folder, name in boxed.items():
-            root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (self.workspace.tree, INSIDE.tree)
+        covers |= {f"{INSIDE.tree}/{name}": workspace.nothing_like(name) for name in hidden}
+        writable = {self.home: INSIDE.home}
+        if self.cache is not None:
+            writable[self.cache] = INSIDE.cache
+        for folder, name in self.cached_folders.items() if self.sandbox.is_boxed else ():
+            root, inside = (self.home, INSIDE.home) if name.startswith("~/") else (workspace.tree, INSIDE.tree)
             within = name.removeprefix("~/")
             if _leads_away(root, within) or ((root / within).exists() and not (root / within).is_dir()):
                 raise AgentFailedError(f"the cached folder {name} is a file or a link here", "setup_failed")
-            kept[folder] = f"{inside}/{within}"
-        # An earlier turn may have put a link into the home, and bubblewrap would make the folder at its target.
-        sealed = tuple(name for name in self.invocation.preset.sealed if not _leads_away(self.home, name))
+            writable[folder] = f"{inside}/{within}"
         return self.sandbox.wrap(
             self._bare(),
-            self.workspace,
-            self.objects,
-            SandboxView(self.home, self.cache, readable, self.agent.network, ports, hidden, sealed, kept),
+            workspace,
+            (*libraries, *map(Path, self.agent.options.readable), self.objects),
+            writable,
+            covers,
+            ports,
+            network=self.agent.network,
         )
 
     def stdin(self) -> Path | None:
@@ -270,10 +272,6 @@ class AgentCommand:
         """The task's instructions, after the sentence about an earlier turn's unpushed changes, if there is one."""
         text, begun = str(self.task.get("instructions", "")), self.task.get("starting_point")
         return f"{begun['text']}\n\n{text}" if begun else text
-
-    @property
-    def _is_boxed(self) -> bool:
-        return self.sandbox.program is not None
 
     @property
     def _session_file(self) -> Path | None:

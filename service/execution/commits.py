@@ -205,20 +205,13 @@ def moved(git: GitRunner, git_dir: Path, commit: TurnCommit, head: str, branch: 
     return TurnCommit(sha, tree, head, commit.merged, commit.is_plain, compared, files)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentHistory:
-    """The commits and merges of an agent in its checkout."""
-
-    made: tuple[tuple[str, ...], ...] = ()
-    """Its own commits, each followed by its parents, oldest first. Empty if they do not build on the base."""
-    merged: tuple[str, ...] = ()
-    """The commits of the repository that it merged into the base, or moved its checkout to."""
-
-
-def history_of(git: GitRunner, theirs: Path, head: str, branches: Iterable[str], base: str) -> AgentHistory:
+def history_of(
+    git: GitRunner, theirs: Path, head: str, branches: Iterable[str], base: str
+) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
     """Read the history of an agent at `head`; `theirs` is a git-dir of the service that borrows the agent's objects.
 
-    `branches`: commits of the repository.
+    Return the agent's own commits, each followed by its parents, oldest first, or none if they do not build on `base`;
+    and the commits of the repository, whose `branches` are known, that it merged into the base, or moved to.
     """
     known = {base, *branches}
     order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MAX_COMMITS}")
@@ -226,7 +219,7 @@ def history_of(git: GitRunner, theirs: Path, head: str, branches: Iterable[str],
     made = [tuple(line.split()) for line in listed.splitlines()]
     reached = ({head} | {parent for commit in made for parent in commit[1:]}) - {commit[0] for commit in made}
     apart = git("merge-base", "--independent", base, *sorted(reached), git_dir=theirs).split()
-    return AgentHistory(tuple(made) if base in reached else (), tuple(commit for commit in apart if commit != base))
+    return made if base in reached else [], tuple(commit for commit in apart if commit != base)
 
 
 def head_of(git_dir: Path) -> str | None:

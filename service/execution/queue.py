@@ -109,14 +109,22 @@ class DurableEngine:
         """The names of the turns and jobs in progress in this process."""
         return frozenset(self._at_work)
 
-    def begin_turn(self, name: str) -> None:
-        """Execute a turn in this process now, unless it is on record."""
-        run_id, _, number = name.rpartition(":")
-        self._begin(name, self._turn, run_id, int(number))
-
-    def begin_job(self, name: str) -> None:
-        """Execute a job in this process now, unless it is on record."""
-        self._begin(name, self._job, *name.split(":", 1))
+    def begin(self, name: str) -> None:
+        """Execute a turn or a job in this process now, unless it is on record."""
+        first, _, second = name.partition(":")
+        self._at_work.add(name)
+        try:
+            with SetWorkflowID(name, workflow_id_reuse_policy="reject"):
+                if first.startswith("run_"):
+                    DBOS.start_workflow(self._turn, first, int(second))
+                else:
+                    DBOS.start_workflow(self._job, first, second)
+        except dbos_error.DBOSWorkflowIDInUseError:
+            self._at_work.discard(name)
+        except BaseException:
+            self._at_work.discard(name)
+            self._unsure.add(name)
+            raise
 
     def in_progress(self) -> dict[str, str]:
         """Return the names of all workers' turns and jobs in progress, each with the worker's executor name.
@@ -145,18 +153,6 @@ class DurableEngine:
         if names:
             self._client.delete_workflows([*names])
             self._unsure -= {*names}
-
-    def _begin(self, name: str, workflow: Callable[..., None], *arguments: str | int) -> None:
-        self._at_work.add(name)
-        try:
-            with SetWorkflowID(name, workflow_id_reuse_policy="reject"):
-                DBOS.start_workflow(workflow, *arguments)
-        except dbos_error.DBOSWorkflowIDInUseError:
-            self._at_work.discard(name)
-        except BaseException:
-            self._at_work.discard(name)
-            self._unsure.add(name)
-            raise
 
 
 def migrate_queue(database: Database) -> None:

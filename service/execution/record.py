@@ -81,8 +81,11 @@ class TurnRecorder:
     clock: Clock
     stopping: threading.Event = field(default_factory=threading.Event)
     """The event of the service's stop: it interrupts the agents at work, and ends all waits for the database."""
-    _at_work: list[TurnAtWork] = field(default_factory=list)
-    """A turn may occur twice: a worker that was taken for dead can be given its own turn again."""
+    at_work: list[TurnAtWork] = field(default_factory=list)
+    """The attempts to watch for cancellation and messages.
+
+    A turn may occur twice: a worker that was taken for dead can be given its own turn again.
+    """
 
     def retried(self, act: Callable[[], T]) -> T:
         """Call, and repeat the call while the database is down.
@@ -104,13 +107,9 @@ class TurnRecorder:
 
         return self.retried(write)
 
-    def begin(self, at_work: TurnAtWork) -> None:
-        """Start to watch an attempt for cancellation and messages."""
-        self._at_work.append(at_work)
-
     def finish(self, at_work: TurnAtWork) -> None:
         """Stop watching an attempt, and store the rest of its log and its patches; large patches are artifacts."""
-        self._at_work.remove(at_work)
+        self.at_work.remove(at_work)
         sizes = {kind: file.stat().st_size for kind, file in at_work.diffs.items() if file.exists()}
         large = {name: sizes[kind] for name, kind in PATCHES.items() if sizes.get(kind, 0) > MAX_DIFF}
 
@@ -127,7 +126,7 @@ class TurnRecorder:
 
     def watch_over(self) -> None:
         """Interrupt work on cancelled turns, notice new messages to the others, and share their logs."""
-        at_work = list(self._at_work)
+        at_work = list(self.at_work)
         if not at_work:
             return
         with self.database.read() as connection:

@@ -90,24 +90,6 @@ class Inside:
 INSIDE: Final = Inside()
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxView:
-    """An agent's view of the machine, in addition to the system and its workspace."""
-
-    home: Path
-    cache: Path | None = None
-    readable: tuple[Path, ...] = ()
-    network: bool = False
-    ports: Mapping[int, str] = field(default_factory=dict)
-    """Ports of the agent's loopback, with the name of the proxies' socket that each leads to."""
-    hidden: tuple[str, ...] = ()
-    """Files of its checkout that are hidden from it."""
-    sealed: tuple[str, ...] = ()
-    """Files of its home that it cannot write."""
-    cached_folders: Mapping[Path, str] = field(default_factory=dict)
-    """Folders that it can write, with their paths inside."""
-
-
 class NoSandboxError(ServiceError):
     """A required sandbox, or a network for it, is not available here; the text says how to fix that."""
 
@@ -130,18 +112,33 @@ class Sandbox:
     """Whether it is required and does not work here: then no agent is started."""
     launcher: Launcher = field(default_factory=Launcher, repr=False, compare=False)
 
+    @property
+    def is_boxed(self) -> bool:
+        """Whether agents run in bubblewrap."""
+        return self.program is not None
+
     def __str__(self) -> str:
         if self.is_missing:
             return f"{MISSING}{self.reason}"
         walls = "" if self.groups is None else ", with control groups"
         return f"{'none' if self.program is None else 'bubblewrap'} ({self.reason}){walls}"
 
-    def tree_of(self, workspace: Workspace) -> str:
-        """Return the path at which the agent sees its checkout."""
-        return str(workspace.tree) if self.program is None else INSIDE.tree
+    def wrap(
+        self,
+        argv: list[str],
+        workspace: Workspace,
+        readable: Iterable[Path],
+        writable: Mapping[Path, str],
+        covers: Mapping[str, Path] = {},
+        ports: Mapping[int, str] = {},
+        *,
+        network: bool = False,
+    ) -> list[str]:
+        """Return the command that runs `argv` inside, where it sees the system, its workspace and a few other files.
 
-    def wrap(self, argv: list[str], workspace: Workspace, objects: Path, view: SandboxView) -> list[str]:
-        """Return the command that runs `argv` inside; `objects` is the mirror that the history borrows from.
+        `readable` paths are the same inside. `writable`: folders with their paths inside; the agent's home is one.
+        `covers`: paths inside, with the empty file or folder that hides each. `ports`: ports of the agent's loopback,
+        with the name of the proxies' socket that each leads to.
 
         Raises:
             NoSandboxError: The sandbox is missing; or the agent needs a network, and none is available for it.
@@ -150,22 +147,22 @@ class Sandbox:
             raise NoSandboxError(self.reason)
         if self.program is None:
             return argv
-        if view.network and self.network_fault is not None:
+        if network and self.network_fault is not None:
             raise NoSandboxError(self.network_fault)
-        own = self.slirp if view.network else None
-        resolver = _RESOLVER if view.network else None
+        own = self.slirp if network else None
+        resolver = _RESOLVER if network else None
         if own is not None:
             resolver = workspace.resolver_file
             resolver.write_text(uplink.RESOLVER, "ascii")
         hosts = _HOSTS
-        if not view.network:
+        if not network:
             # The machine's own names are of no use there, but every test suite expects localhost.
             hosts = workspace.hosts_file
             hosts.write_text(_LOOPBACK, "ascii")
         mounts = [*_system_mounts(resolver), "--ro-bind-try", str(hosts), str(_HOSTS)]
         # These come first, because later mounts may lie inside them.
         mounts += ["--bind", str(workspace.temporary), INSIDE.temporary, "--bind", str(workspace.shared), "/dev/shm"]  # noqa: S108 — the sandbox has a separate /dev/shm
-        relay = [Path(sys.base_prefix), Path(relay_script.__file__)] if view.ports else []
+        relay = [Path(sys.base_prefix), Path(relay_script.__file__)] if ports else []
         # The files that the command itself reads: named files, the interpreter, and this package.
         read = [path for path in map(Path, argv) if path.is_absolute() and path.is_file()]
         if argv[0] == sys.executable:
@@ -173,26 +170,22 @@ class Sandbox:
             # Libraries may be elsewhere (pip install --user, PYTHONPATH), and ruff is a program next to them.
             for folder in (Path(one) for one in sys.path if one.endswith("-packages")):
                 read += [folder, folder.parents[2] / "bin/ruff"]
-        mounts += _read_only([*read, *view.readable, *relay])
-        mounts += _read_only([workspace.task_file, workspace.instructions_file, workspace.conversation_file, objects])
-        writable = {path: str(path) for path in (workspace.history, workspace.result_file.parent)}
-        writable |= {workspace.tree: INSIDE.tree, view.home: INSIDE.home}
-        writable |= {} if view.cache is None else {view.cache: INSIDE.cache}
-        for path, target in [*writable.items(), *view.cached_folders.items()]:
+        mounts += _read_only([*read, *readable, *relay])
+        mounts += _read_only([workspace.task_file, workspace.instructions_file, workspace.conversation_file])
+        own_folders = {path: str(path) for path in (workspace.history, workspace.result_file.parent)}
+        for path, target in (own_folders | {workspace.tree: INSIDE.tree, **writable}).items():
             mounts += ["--bind", str(path), target]
-        for name in view.sealed:
-            mounts += ["--ro-bind", str(workspace.sealed), f"{INSIDE.home}/{name}"]
-        for name in view.hidden:
-            mounts += ["--ro-bind", str(workspace.nothing_like(name)), f"{INSIDE.tree}/{name}"]
-        if view.ports:
+        for target, path in covers.items():
+            mounts += ["--ro-bind", str(path), target]
+        if ports:
             mounts += ["--ro-bind", str(workspace.sockets), _SOCKETS]
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         mounts += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE.tree]
         starter = _STARTER if own is None else ("/bin/sh", "-c", uplink.STARTER)
-        if view.ports:
-            ports = [f"{port}={_SOCKETS}/{name}" for port, name in view.ports.items()]
-            argv = [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *ports, "--", *argv]
-        command = [*_isolation(share_network=view.network and own is None), *mounts, "--", *starter, *argv]
+        if ports:
+            sockets = [f"{port}={_SOCKETS}/{name}" for port, name in ports.items()]
+            argv = [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *sockets, "--", *argv]
+        command = [*_isolation(share_network=network and own is None), *mounts, "--", *starter, *argv]
         if (content := filter_program()) is None:
             return _connected(own, [self.program, *command])
         # A shell opens the descriptor of the filter.

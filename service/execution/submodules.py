@@ -86,18 +86,16 @@ class Submodules:
     def changed(self, tree: Path) -> list[str]:
         """Return the submodules in which an agent changed files."""
         root = tree.resolve()
-        there = {
-            path: place for path, place in self.filled.items() if (tree / path).resolve().is_relative_to(root / path)
-        }
         status = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all")
-        return [path for path, place in there.items() if self.git(*status, git_dir=place, work_tree=tree / path)]
+        return [
+            path
+            for path, git_dir in self.filled.items()
+            if (tree / path).resolve().is_relative_to(root / path)
+            and self.git(*status, git_dir=git_dir, work_tree=tree / path)
+        ]
 
     def _address(self, url: str, given: str | None) -> str:
-        """Return a submodule's address, in the form of the repository's.
-
-        Raises:
-            SubmoduleError: It is on another host, outside the organization's groups, or there is none.
-        """
+        """Return a submodule's address, in the form of the repository's, if agents may have it."""
         own = location(url)
         if given is None or own is None or not own.host or "://" not in url:
             raise SubmoduleError("its address is not in .gitmodules" if given is None else "it has no code host")

@@ -172,7 +172,7 @@ class TurnExecution:
             fields: dict[str, str | int] = {"run_id": run_id, "turn": number, "attempt": turn.attempt}
             fields |= {"agent": agent.name, "organization_id": run.organization_id}
             fields |= {"repository": f"{run.platform}:{run.path}"}
-            self.recorder.begin(at_work)
+            self.recorder.at_work.append(at_work)
             try:
                 with self._tracer.turn(turn.trace_parent, fields):
                     return self._carry_out(attempt)

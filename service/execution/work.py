@@ -23,7 +23,6 @@ from service.execution.commits import TurnChange, TurnCommit
 from service.execution.disk import DiskShare
 from service.execution.large_files import LargeFiles
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot
-from service.execution.preparation import give_back, set_up
 from service.execution.record import InterruptedTurnError, SupersededError, TurnAtWork, TurnRecorder, stop_reason
 from service.execution.sandbox import Sandbox
 from service.execution.submodules import Submodules
@@ -299,7 +298,7 @@ class Attempt:
         if self.turn.agent is not None:
             # The session of the run's own agent does not include this turn.
             trees.remove(folder.sessions / run.id)
-        if self._setup.mcp_servers and not programs.takes_servers(agent):
+        if self._setup.mcp_servers and invocation.preset_of(agent).servers is None:
             self.note(f"the repository's MCP servers are left out: {programs.TAKES_NONE}")
         meter = TurnMeter(self.recorder.database, self.turn, agent, self.recorder.clock)
         command = AgentCommand(
@@ -317,7 +316,7 @@ class Attempt:
         # A fork's head neither uses nor fills the cached folders.
         cache = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}") if not run.head_ref else None
         with self.tracer.step("set up"):
-            since_ns = set_up(command, cache, self.log, self.secrets, self._check)
+            since_ns = agent_process.set_up(command, cache, self.log, self.secrets, self._check)
             if since_ns is not None:
                 self._checkout.note_prepared(since_ns)
         self.has_begun = True
@@ -331,9 +330,9 @@ class Attempt:
         finally:
             has_artifacts = self._keep_artifacts()
         self.recorder.retried(lambda: self.recorder.note_heard(at_work))
-        outcome = self._publish(failed, has_artifacts=has_artifacts)
+        outcome = self._publish(failed, command.inside.tree, has_artifacts=has_artifacts)
         if failed is None:
-            give_back(command, cache)
+            agent_process.give_back(command, cache)
         return outcome
 
     def _check(self) -> None:
@@ -369,8 +368,11 @@ class Attempt:
             self.note(f"{ARTIFACTS} is not read: {error.strerror}")
         return bool(sizes)
 
-    def _publish(self, failed: AgentFailedError | None, *, has_artifacts: bool) -> TurnOutcome:
-        """Push the agent's change, or report its question, which an agent may also leave when it fails."""
+    def _publish(self, failed: AgentFailedError | None, inside: str, *, has_artifacts: bool) -> TurnOutcome:
+        """Push the agent's change, or report its question, which an agent may also leave when it fails.
+
+        `inside`: the path at which the agent saw its checkout.
+        """
         workspace, options, mask = self.workspace, self.agent.options, self.secrets.mask
         result = workspace.result()
         remarks: list[str] = []
@@ -378,7 +380,7 @@ class Attempt:
         if failed is not None and question is None:
             raise failed
         unread: list[str] = []
-        findings = collect(workspace.tree, self.sandbox.tree_of(workspace), mask, unread)
+        findings = collect(workspace.tree, inside, mask, unread)
         for remark in (*unread, *remarks):
             self.note(remark)
         if unread:
@@ -478,10 +480,11 @@ class Attempt:
             self._begin_push(sha)
             try:
                 with self.tracer.step("push"):
+                    if checkout.large_files is not None:
+                        checkout.large_files.upload(checkout.git_dir, commit.files.blobs)
                     if self.api is None:
-                        checkout.push(branch, commit, head)
+                        checkout.push(branch, sha, head)
                     else:
-                        checkout.upload(commit)
                         sha = self.api.make(checkout.git_dir, sha, checkout.snapshot.branches.values())
                         self._begin_push(sha)
                         self.api.publish(branch, sha, head)

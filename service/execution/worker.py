@@ -80,8 +80,6 @@ class TurnWorker:
         """Since when this worker's heartbeat has been regular (monotonic seconds)."""
         self._recovery_due = 0.0
         self._woken = threading.Event()
-        self._hurried = threading.Event()
-        """The event that makes the heartbeat run now, since this worker stops."""
         self._ended = threading.Event()
         """The event after which no new turns are started."""
         self._gone = threading.Event()
@@ -90,7 +88,7 @@ class TurnWorker:
             threading.Thread(target=self._repeat, args=given, name=name, daemon=True)
             for name, given in (
                 ("dispatch", (self._dispatch, self._woken, settings.look_s, self._ended)),
-                ("heartbeat", (self._heartbeat, self._hurried, _ROUND_S, self._gone)),
+                ("heartbeat", (self._heartbeat, self._gone, _ROUND_S, self._gone)),
             )
         ]
         self._active = 0
@@ -129,7 +127,6 @@ class TurnWorker:
         with self._counting:
             idle = self._counting.wait_for(lambda: self._interrupted >= self._active, _CLOSING_S) and not self._active
         self._gone.set()
-        self._hurried.set()
         for thread in self._threads:
             thread.join(_CLOSING_S)
         try:
@@ -194,7 +191,6 @@ class TurnWorker:
                     _logger.info("the worker's rounds succeed again")
                 trouble = None
             woken.wait(pause_s)
-            woken.clear()
 
     def _run_job(self, name: str, key: str) -> None:
         try:
@@ -214,6 +210,7 @@ class TurnWorker:
         self._execution.recorder.watch_over()
 
     def _dispatch(self) -> None:
+        self._woken.clear()
         self._check_machine()
         is_due = time.monotonic() >= self._recovery_due
         if is_due:
@@ -288,7 +285,7 @@ class TurnWorker:
             with self._database.write() as connection:
                 turns.mark_dispatched(connection, [(turn.run_id, turn.number) for turn in chosen], self._clock())
         for turn in chosen:
-            self._engine.begin_turn(f"{turn.run_id}:{turn.number}")
+            self._engine.begin(f"{turn.run_id}:{turn.number}")
 
     def _begin_jobs(self, due: list[str]) -> None:
         """Begin the jobs that no worker has, up to the limit of this one."""
@@ -306,7 +303,7 @@ class TurnWorker:
         for name in [name for name in due if name not in endpoints[able:]][:free]:
             # An earlier one of the same name may be on record, as ended.
             self._engine.forget([name])
-            self._engine.begin_job(name)
+            self._engine.begin(name)
 
     def _take_over(self) -> None:
         """Begin the turns that have a slot but no living worker, up to this worker's free slots; drop such jobs."""
@@ -349,7 +346,7 @@ class TurnWorker:
             elif name not in in_progress:
                 _logger.warning("%s had a slot but no worker, and begins here", name)
             self._engine.forget([name])
-            self._engine.begin_turn(name)
+            self._engine.begin(name)
         for worker in known:
             if worker.executor not in living:
                 level = logging.WARNING if worker.seen_at else logging.INFO

@@ -88,8 +88,7 @@ class Workspace:
 
     def report(self, summary: str) -> None:
         """Write the result file for an agent whose output held a summary, unless it wrote the file itself."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with contextlib.suppress(FileExistsError), os.fdopen(os.open(self.result_file, flags, 0o600), "w") as file:
+        with contextlib.suppress(FileExistsError), self.result_file.open("x", encoding="utf-8") as file:
             json.dump({"summary": summary}, file)
 
     def remove(self) -> None:

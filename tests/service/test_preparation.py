@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from service.agents.options import RepositorySetup
+from service.execution.agent import give_back, set_up
 from service.execution.command import AgentCommand
-from service.execution.preparation import give_back, set_up
 from service.execution.workspace import Workspace
 from service.store.turns import NOTHING_CHANGED
 from tests.service.conftest import NEEDS_SANDBOX, Api, Make, Own, placed

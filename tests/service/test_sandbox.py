@@ -13,7 +13,7 @@ import pytest
 
 from service.execution import supervisor
 from service.execution.processes import Launcher
-from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, SandboxView, find
+from service.execution.sandbox import PACKAGE_ROOT, NoSandboxError, find
 from service.execution.workspace import Workspace
 from service.settings import ExecutionSettings
 from tests import service_process
@@ -59,8 +59,8 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(equ
 
     for turn, reached in zip(turns, ([False, False, True], [False] * 3), strict=True):
         assert f"reached: {reached}" in turn["log"]
-    opened, view = find(ExecutionSettings(agent_network="host")), SandboxView(tmp_path, network=True)
-    assert "--share-net" in opened.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, view)
+    opened = find(ExecutionSettings(agent_network="host"))
+    assert "--share-net" in opened.wrap(["/bin/true"], Workspace(tmp_path), (), {}, network=True)
 
 
 @NEEDS_SANDBOX
@@ -74,7 +74,7 @@ def test_in_a_required_sandbox_no_agent_gets_the_machine_s_network(
 
     assert "no network for agents" in str(required)
     with pytest.raises(NoSandboxError, match=r"install .*slirp4netns"):
-        required.wrap(["/bin/true"], Workspace(tmp_path), tmp_path, SandboxView(tmp_path, network=True))
+        required.wrap(["/bin/true"], Workspace(tmp_path), (), {}, network=True)
 
 
 # It becomes another user, which may not inspect everything, and watches a child that hides its files.
@@ -249,7 +249,7 @@ def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path,
     """The reason has bubblewrap's own words and the fix; only sandbox = "none" starts commands without it."""
     (programs / "bwrap").write_text("#!/bin/sh\necho 'bwrap: Permission denied' >&2\nexit 1\n")
     (programs / "bwrap").chmod(0o755)
-    argv, view = ["/bin/true"], SandboxView(tmp_path)
+    argv = ["/bin/true"]
     for setting, value, fix in (
         ("user/max_user_namespaces", "9", "allow user namespaces on this machine"),
         ("user/max_user_namespaces", "0", 'user namespaces are off; run "sysctl -w user.max_user_namespaces=15000"'),
@@ -262,5 +262,5 @@ def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path,
         assert str(found).startswith(f"missing: bubblewrap does not work here (bwrap: Permission denied); {fix}")
 
     with pytest.raises(NoSandboxError, match="bubblewrap does not work"):
-        found.wrap(argv, Workspace(tmp_path), tmp_path, view)
-    assert find(ExecutionSettings(sandbox="none")).wrap(argv, Workspace(tmp_path), tmp_path, view) == argv
+        found.wrap(argv, Workspace(tmp_path), (), {})
+    assert find(ExecutionSettings(sandbox="none")).wrap(argv, Workspace(tmp_path), (), {}) == argv

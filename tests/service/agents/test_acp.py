@@ -145,7 +145,7 @@ def test_each_end_of_a_turn_is_an_outcome(turn: Turn) -> None:
         ("max_tokens", "cut_short", "was cut at its limit of tokens"),
         ("cancelled", "failed", "stopped before its answer (cancelled)"),
     ):
-        reader = OutcomeReader(ACP.listener, must_end=True)
+        reader = OutcomeReader(ACP.listener)
         reader.feed(json.dumps({"acp": "end", "stop_reason": stop}).encode() + b"\n")
         found = reader.failure(0)
 

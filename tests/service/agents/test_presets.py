@@ -156,9 +156,9 @@ def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, t
     def text_for_the_model(*, trusted: bool = False) -> str:
         options = AgentOptions.model_validate({"preset": "claude-code", "trust_repository": trusted})
         agent = Agent("claude-code", ("{python}",), options=options)
-        words = AgentCommand(agent, workspace, tmp_path, sandbox, share).invocation.words
-        option = "--append-system-prompt-file"
-        return words[words.index(option) + 1].removeprefix(sandbox.tree_of(workspace)) if option in words else ""
+        command = AgentCommand(agent, workspace, tmp_path, sandbox, share)
+        words, option = command.invocation.words, "--append-system-prompt-file"
+        return words[words.index(option) + 1].removeprefix(command.inside.tree) if option in words else ""
 
     first.symlink_to(outside)
     assert text_for_the_model() == os.devnull
