@@ -55,7 +55,10 @@ class Secrets:
                     # The end may be the beginning of a longer value.
                     return match.start()
                 ends = match.end()
-        return max(ends, len(data) - len(self._tail(data)))
+        # The end that may be the beginning of a value.
+        end = data[max(0, len(data) - self._longest + 1) :] if self._longest else b""
+        begun = (size for size in range(len(end), 0, -1) if any(form.startswith(end[-size:]) for form in self._forms))
+        return max(ends, len(data) - next(begun, 0))
 
     def named_in(self, pieces: Iterable[bytes]) -> str | None:
         """Return the name of the first value found in a stream of bytes, or None."""
@@ -65,14 +68,8 @@ class Secrets:
             for form in self._forms:
                 if form in data:
                     return self._names[form]
-            tail = self._tail(data)
+            tail = data[max(0, len(data) - self._longest + 1) :]
         return None
-
-    def _tail(self, data: bytes) -> bytes:
-        """Return the end of the data that may be the beginning of a value; empty when no end may be."""
-        longest = data[max(0, len(data) - self._longest + 1) :] if self._longest else b""
-        starts = (longest[at:] for at in range(len(longest)))
-        return next((start for start in starts if any(form.startswith(start) for form in self._forms)), b"")
 
 
 @dataclass(eq=False)

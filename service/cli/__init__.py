@@ -38,7 +38,7 @@ _COMMANDS: Final = {
 }
 
 
-EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
+_EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "": ("apply setup.toml", "status", "token create --org acme --scope admin"),
     "serve": ("serve --data-dir /srv/runwarden --port 8080", "serve --port 0 --lab"),
     "worker": ("worker --database postgresql://runner@db/runwarden --workers 4", "worker --drain"),
@@ -97,7 +97,7 @@ class _LazyGroup(click.Group):
             # Imported modules stay until the process exits.
             gc.freeze()
             gc.enable()
-        return with_examples(command, cmd_name)
+        return _with_examples(command, cmd_name)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[_AS_JSON] = "--json" in args or "json" in args or "-ojson" in args
@@ -116,10 +116,6 @@ class _LazyGroup(click.Group):
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with_examples(self)
-        super().format_epilog(ctx, formatter)
 
 
 @click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -141,11 +137,14 @@ def main(data_dir: str | None, *, as_json: bool, form: str | None) -> None:  # n
         os.environ[DATA_DIR_VARIABLE] = data_dir
 
 
-def with_examples(command: click.Command, name: str = "") -> click.Command:
+def _with_examples(command: click.Command, name: str = "") -> click.Command:
     """Let the help of a command and its subcommands end with their examples."""
-    if shown := EXAMPLES.get(name):
+    if shown := _EXAMPLES.get(name):
         # \b keeps click from joining the lines.
         command.epilog = "\b\nExamples:\n" + "\n".join(f"  runwarden service {line}" for line in shown)
     for below, subcommand in getattr(command, "commands", {}).items():
-        with_examples(subcommand, f"{name} {below}")
+        _with_examples(subcommand, f"{name} {below}")
     return command
+
+
+_with_examples(main)

@@ -44,8 +44,11 @@ def _find(database: Database, host: Host, project_id: int | None, path: str | No
             raise OnboardingError(f"the project {path} cannot be read: {error}") from error
         return Repository(path, "gitlab", path, url, project_id)
     try:
-        gitlab = _api(host, _token_of(database, host), timeout_s)
-        body = gitlab.document("GET", f"/projects/{quote(str(project_id or path), safe='')}")
+        body = _api(host, token_of(database, host), timeout_s).document(
+            "GET", f"/projects/{quote(str(project_id or path), safe='')}"
+        )
+    except TokenError as error:
+        raise OnboardingError(str(error)) from error
     except ForgeError as error:
         if error.status == HTTPStatus.NOT_FOUND:
             text = f"GitLab knows no project {project_id or path}, or the token may not see it"
@@ -71,13 +74,6 @@ def _find(database: Database, host: Host, project_id: int | None, path: str | No
             what = other if url else f"GitLab names no address to clone {path} from"
             raise OnboardingError(f"{what}; correct GitLab's external URL, or connect the host with --clone-url")
     return Repository(path, "gitlab", path, url, number if isinstance(number, int) else None)
-
-
-def _token_of(database: Database, host: Host) -> str | None:
-    try:
-        return token_of(database, host)
-    except TokenError as error:
-        raise ForgeError(str(error)) from error
 
 
 def _api(host: Host, token: str | None, timeout_s: float) -> ForgeHttp:
@@ -106,7 +102,7 @@ def _ensure_webhook(
     if variable is not None and not secret:
         return False, f"the webhook needs its secret: {variable} is not set"
     try:
-        if (token := _token_of(database, host)) is None:
+        if (token := token_of(database, host)) is None:
             return False, "the webhook needs a token: connect the GitLab host with --token-env"
         # GitLab switches push_events on unless a request says otherwise.
         fields = {"url": settings.gitlab.webhook_url, "enable_ssl_verification": True, "push_events": False}
@@ -129,8 +125,8 @@ def _ensure_webhook(
             except ForgeError as error:
                 if error.status != HTTPStatus.NOT_FOUND:  # A concurrent onboarding removed it.
                     raise
-    except ForgeError as error:
-        if error.status is None:
+    except (ForgeError, TokenError) as error:
+        if isinstance(error, TokenError) or error.status is None:
             return None, f"the webhook could not be set: {error}"
         fix = _FIXES.get(error.status, "see GitLab's log")
         return False, f"the webhook could not be set: {error}; {fix}"

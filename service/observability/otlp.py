@@ -76,11 +76,7 @@ class OtlpTracer(Tracer):
         """Trace one attempt at a turn, as a child of the span that queued it."""
         context = self._propagator.extract({} if parent is None else {_PARENT: parent}, Context())
         attributes = {f"runwarden.{key}": value for key, value in fields.items()}
-        return self._span("turn", context=context, kind=SpanKind.CONSUMER, attributes=attributes)
-
-    def step(self, name: str) -> AbstractContextManager[Any]:
-        """Trace one step of the attempt."""
-        return self._span(name)
+        return self.step("turn", context=context, kind=SpanKind.CONSUMER, attributes=attributes)
 
     @contextmanager
     def agent(self, agent: Agent, run: Run, meter: TurnMeter, log: Path) -> Iterator[None]:
@@ -94,7 +90,7 @@ class OtlpTracer(Tracer):
             "gen_ai.request.model": None if model is None else model.name,
         }
         attributes = {name: value for name, value in known.items() if value}
-        with self._span(f"invoke_agent {agent.name}", attributes=attributes) as span:
+        with self.step(f"invoke_agent {agent.name}", attributes=attributes) as span:
             # The proxy's threads know no present span.
             inside = trace.set_span_in_context(span)
             meter.trace = partial(self._call_of_model, inside)
@@ -154,7 +150,8 @@ class OtlpTracer(Tracer):
         closing.start()
         closing.join(_FLUSH_S)
 
-    def _span(self, name: str, **options: Any) -> AbstractContextManager[Any]:
+    def step(self, name: str, /, **options: Any) -> AbstractContextManager[Any]:
+        """Trace one step of the attempt."""
         # A failure's text is left out: it may quote a secret that only the log masks.
         options |= {"record_exception": False, "set_status_on_exception": False}
         return self._tracer.start_as_current_span(name, **options)

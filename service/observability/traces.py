@@ -35,7 +35,7 @@ class Tracer:
         """Trace one attempt at a turn, as a child of the span that queued it."""
         return nullcontext()
 
-    def step(self, _name: str) -> AbstractContextManager[None]:
+    def step(self, _name: str, /) -> AbstractContextManager[None]:
         """Trace one step of the attempt."""
         return nullcontext()
 
