@@ -11,7 +11,7 @@ import click
 
 from service.agents.options import DEFAULT_NAME, DEFAULT_TIMEOUT_S, REVIEWER, Agent
 from service.agents.programs import missing as missing_parts
-from service.cli.output import INLINE, AdminContext, Row, admin_command, elsewhere_option, owner_of, required
+from service.cli.output import INLINE, AdminContext, AdminGroup, Row, elsewhere_option, owner_of, required
 from service.clock import now_micros
 from service.execution.rehearsal import Rehearsal, scratch_repository
 from service.execution.sandbox import find
@@ -24,7 +24,7 @@ _PROGRESS_EVERY_S: Final = 5.0
 _SHOWN_CHARACTERS: Final = 3000
 
 
-agent = click.Group("agent", help="Agents.")
+agent = AdminGroup("agent", help="Agents.")
 
 
 def _agent(row: Agent, owner: str | None) -> Row:
@@ -60,7 +60,6 @@ def _agent(row: Agent, owner: str | None) -> Row:
 @click.option("--fallback-after", help="Only for limits and outages longer than this, such as 15m.")
 @click.option("--trust-repository", is_flag=True, help="Let it obey configuration that the repository holds.")
 @elsewhere_option
-@admin_command
 def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> None:
     """Configure an agent, or change an existing one."""
     try:
@@ -77,7 +76,6 @@ def add(admin: AdminContext, argv: str, *, elsewhere: bool, **options: Any) -> N
 
 
 @agent.command("list")
-@admin_command
 def list_all(admin: AdminContext) -> None:
     """List agents; the reviewer is always there."""
     with admin.read() as connection:
@@ -91,7 +89,6 @@ def list_all(admin: AdminContext) -> None:
 @click.argument("name")
 @click.option("--org", "slug", help="The organization whose agent it is; the one for all if left out.")
 @click.option("--timeout-s", type=click.FloatRange(1), default=30, show_default=True, help="How long it may take.")
-@admin_command
 def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) -> None:
     """Run an agent once on a scratch repository and report missing parts; this asks its model for one answer."""
     with admin.read() as connection:
@@ -140,7 +137,6 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
 @agent.command("remove")
 @click.argument("name")
 @click.option("--org", "slug", help="The organization whose agent it is; the one for all if left out.")
-@admin_command
 def remove(admin: AdminContext, name: str, slug: str | None) -> None:
     """Remove an agent; runs in progress are not affected. Once your `reviewer` is removed, the built-in one is back."""
     with admin.change("agent.remove") as change:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from service import ids, setup
 from service.agents.options import DEFAULT_NAME
-from service.cli.output import AdminContext, admin_command, elsewhere_option, operator
+from service.cli.output import AdminCommand, AdminContext, elsewhere_option, operator
 from service.clock import now_micros, rfc3339
 from service.errors import first_fault
 from service.reference import location, without_login
@@ -34,10 +34,9 @@ _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer
 _UNCONNECTED: Final = "  on no connected host of its platform: it is used without a token, and no results are posted"
 
 
-@click.command("apply")
+@click.command("apply", cls=AdminCommand)
 @click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
 @elsewhere_option
-@admin_command
 def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     """Apply FILE (TOML, JSON when it ends in .json, '-' for TOML on standard input); applying again changes nothing."""
     from_stdin = str(file) == "-"

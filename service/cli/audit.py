@@ -5,7 +5,7 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, Row, admin_command, line, owner_of
+from service.cli.output import AdminCommand, AdminContext, AdminGroup, Row, line, owner_of
 from service.clock import DAY_MICROS, EPOCH, now_micros, parse_duration, parse_rfc3339, rfc3339
 from service.setup import SetupError
 from service.store import audit as trail
@@ -16,7 +16,7 @@ _SUMS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "o
 _HEADS: Final = {"input_tokens": "input", "cached_tokens": "cached", "output_tokens": "output", "cost_usd": "USD"}
 
 
-audit = click.Group("audit", help="The audit trail of administration and tokens.")
+audit = AdminGroup("audit", help="The audit trail of administration and tokens.")
 
 
 @audit.command("list")
@@ -24,7 +24,6 @@ audit = click.Group("audit", help="The audit trail of administration and tokens.
 @click.option("--since", help="An age such as 7d, or an instant such as 2026-01-31T08:00:00Z.")
 @click.option("--action", help="Such as token.revoke, or token for all that begins with it.")
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many entries.")
-@admin_command
 def list_all(admin: AdminContext, slug: str | None, since: str | None, action: str | None, limit: int) -> None:
     """List acts of administration, by whom and when, the latest at the end."""
     try:
@@ -49,12 +48,11 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
     admin.show_rows("entries", shown)
 
 
-@click.command("usage")
+@click.command("usage", cls=AdminCommand)
 @click.option("--org", "slug", help="One organization: its slug or id. Default: all of them.")
 @click.option("--from", "first", type=_DAY, metavar="DAY", help="The first day (UTC), such as 2026-01-31.")
 @click.option("--to", "last", type=_DAY, metavar="DAY", help="The last day (UTC), included.")
 @click.option("--by", type=click.Choice(get_args(Grouping)), default="organization", show_default=True)
-@admin_command
 def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: datetime | None, by: Grouping) -> None:
     """Show what agents used of their models: requests, tokens, and dollars, at configured or at list prices."""
     if first is not None and last is not None and last < first:

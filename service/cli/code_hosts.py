@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from service.cli.output import INLINE, AdminContext, Row, admin_command, line, operator, org_option, owner_of
+from service.cli.output import INLINE, AdminContext, AdminGroup, Row, line, operator, org_option, owner_of
 from service.clock import now_micros, rfc3339
 from service.hosts.health import HealthProbes
 from service.reference import ALIASES, PLATFORMS, without_login
@@ -39,7 +39,7 @@ def _shown(row: Host | Repository) -> Row:
     return shown, f"{row.name}  {row.platform}:{row.path}  {without_login(row.url)}"
 
 
-host = click.Group("host", help="Connected code hosts.")
+host = AdminGroup("host", help="Connected code hosts.")
 
 
 @host.command("connect")
@@ -55,7 +55,6 @@ host = click.Group("host", help="Connected code hosts.")
 @click.option("--app", type=INLINE, help='A GitHub App in TOML: { id = 1, key_file = "app.pem", installation_id = 2 }.')
 @click.option("--rotate", is_flag=True, default=None, help="Rotate GitLab's token before it expires.")
 @click.option("--token-ends", help="The day on which that token expires, such as 2027-01-31.")
-@admin_command
 def connect(admin: AdminContext, slug: str, **options: Any) -> None:
     """Connect a code host, in place of the one connected on that platform."""
     entry = HostEntry.model_validate({name: value for name, value in options.items() if value is not None})
@@ -67,7 +66,6 @@ def connect(admin: AdminContext, slug: str, **options: Any) -> None:
 
 @host.command("check")
 @org_option
-@admin_command
 def check(admin: AdminContext, slug: str) -> None:
     """Check an organization's code hosts and show why one is not ok; exit status 1 unless all are.
 
@@ -97,7 +95,6 @@ def check(admin: AdminContext, slug: str) -> None:
 @host.command("disconnect")
 @org_option
 @_PLATFORM
-@admin_command
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
     """Disconnect a code host; configured repositories stay, and so does the trial that it started."""
     _remove(admin, slug, platform, hosts.disconnect, action="host.disconnect", what=f"{platform} host")
@@ -106,7 +103,6 @@ def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
 
 @host.command("list")
 @org_option
-@admin_command
 def list_hosts(admin: AdminContext, slug: str) -> None:
     """List an organization's code hosts."""
     with admin.read() as connection:
@@ -114,7 +110,7 @@ def list_hosts(admin: AdminContext, slug: str) -> None:
     admin.show_rows("hosts", map(_shown, rows))
 
 
-repository = click.Group("repository", help="Configured repositories.")
+repository = AdminGroup("repository", help="Configured repositories.")
 
 
 @repository.command("add")
@@ -129,7 +125,6 @@ repository = click.Group("repository", help="Configured repositories.")
 @click.option("--no-triggers", is_flag=True, help="Let no delivery of the code host start a run.")
 @click.option("--webhook-secret-env", help="The variable with the secret of this repository's webhook.")
 @click.option("--protect-nothing", is_flag=True, help="Let runs work on every branch, the default one too.")
-@admin_command
 def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_triggers: bool, **options: Any) -> None:
     """Configure a repository, or change the one with its path; rules and secret are kept unless given."""
     patterns = options.pop("patterns") or None
@@ -146,7 +141,6 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
 @repository.command("remove")
 @click.argument("name")
 @org_option
-@admin_command
 def remove(admin: AdminContext, name: str, slug: str) -> None:
     """Remove a repository; its runs stay, and the repository itself is not touched."""
     _remove(admin, slug, name, repositories.remove, action="repository.remove", what=f"repository {name!r}")
@@ -155,7 +149,6 @@ def remove(admin: AdminContext, name: str, slug: str) -> None:
 
 @repository.command("list")
 @org_option
-@admin_command
 def list_repositories(admin: AdminContext, slug: str) -> None:
     """List an organization's repositories."""
     with admin.read() as connection:
@@ -174,12 +167,11 @@ def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., boo
         change.target = name
 
 
-trigger = click.Group("trigger", help="Runs that pull requests, issues and schedules start.")
+trigger = AdminGroup("trigger", help="Runs that pull requests, issues and schedules start.")
 
 
 @trigger.command("list")
 @org_option
-@admin_command
 def list_rules(admin: AdminContext, slug: str) -> None:
     """List the rules of an organization's repositories."""
     with admin.read() as connection:
@@ -204,7 +196,6 @@ def list_rules(admin: AdminContext, slug: str) -> None:
 @click.option("--org", "slug", help="An organization's slug or id; all of them if left out.")
 @click.option("--waiting", is_flag=True, help="Only what waits for approval.")
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many entries.")
-@admin_command
 def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waiting: bool) -> None:
     """Show the decisions on deliveries and due times, the latest at the end."""
     with admin.read() as connection:
@@ -226,7 +217,6 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
 
 @trigger.command("approve")
 @click.argument("entry_id")
-@admin_command
 def approve_one(admin: AdminContext, entry_id: str) -> None:
     """Start the run that a fork's head waits for, on exactly that commit; read the commit first."""
     settings = admin.folder.settings()

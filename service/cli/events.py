@@ -6,14 +6,14 @@ from ipaddress import ip_network
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, Row, admin_command, any_org_option, line, org_option, owner_of, required
+from service.cli.output import AdminContext, AdminGroup, Row, any_org_option, line, org_option, owner_of, required
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.outgoing.webhooks import addresses_of
 from service.store import events as stored
 from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError, Event
 from service.text import plural
 
-events = click.Group("events", help="Events that are sent to endpoints of organizations.")
+events = AdminGroup("events", help="Events that are sent to endpoints of organizations.")
 
 
 def _event(connection: Connection, event_id: str) -> Event:
@@ -37,7 +37,6 @@ def _shown(row: Event) -> Row:
 @any_org_option
 @click.option("--state", type=click.Choice(STATES), help="Only events in this state.")
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1, 100_000), help="How many events.")
-@admin_command
 def list_all(admin: AdminContext, slug: str | None, state: str | None, limit: int) -> None:
     """List events of the last days, the latest at the end: waiting, delivered, or given up."""
     with admin.read() as connection:
@@ -47,7 +46,6 @@ def list_all(admin: AdminContext, slug: str | None, state: str | None, limit: in
 
 @events.command("show")
 @click.argument("event_id")
-@admin_command
 def show(admin: AdminContext, event_id: str) -> None:
     """Show an event with its request to the endpoint."""
     with admin.read() as connection:
@@ -59,7 +57,6 @@ def show(admin: AdminContext, event_id: str) -> None:
 
 @events.command("replay")
 @click.argument("event_ids", nargs=-1, required=True, metavar="EVENT_ID...")
-@admin_command
 def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
     """Deliver events again, even if they were delivered; an endpoint that was disabled is active again."""
     with admin.change("event.replay") as change:
@@ -73,7 +70,7 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
     admin.show_rows("events", map(_shown, rows))
 
 
-endpoints = click.Group("endpoints", help="Addresses that receive events.")
+endpoints = AdminGroup("endpoints", help="Addresses that receive events.")
 events.add_command(endpoints)
 
 
@@ -87,7 +84,6 @@ def _shown_endpoint(row: Endpoint) -> Row:
 
 @endpoints.command("list")
 @any_org_option
-@admin_command
 def list_endpoints(admin: AdminContext, slug: str | None) -> None:
     """List endpoints, active or disabled."""
     with admin.read() as connection:
@@ -105,7 +101,6 @@ def list_endpoints(admin: AdminContext, slug: str | None) -> None:
     metavar="NETWORK",
     help="Allow this private network or address, even without TLS; may be repeated.",
 )
-@admin_command
 def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_private: tuple[str, ...]) -> None:
     """Add an endpoint of an organization; the secret that its deliveries are signed with is printed once."""
     try:
@@ -123,7 +118,6 @@ def add(admin: AdminContext, url: str, slug: str, types: tuple[str, ...], allow_
 
 @endpoints.command("rotate")
 @click.argument("endpoint_id")
-@admin_command
 def rotate(admin: AdminContext, endpoint_id: str) -> None:
     """Give an endpoint a new secret, printed once; for a day deliveries are signed with the old one too."""
     with admin.change("endpoint.rotate") as change:
@@ -135,7 +129,6 @@ def rotate(admin: AdminContext, endpoint_id: str) -> None:
 
 @endpoints.command("remove")
 @click.argument("endpoint_id")
-@admin_command
 def remove(admin: AdminContext, endpoint_id: str) -> None:
     """Remove an endpoint with its events."""
     with admin.change("endpoint.remove") as change:

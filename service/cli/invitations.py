@@ -6,7 +6,7 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, Row, admin_command, any_org_option, line, org_option, owner_of, required
+from service.cli.output import AdminContext, AdminGroup, Row, any_org_option, line, org_option, owner_of, required
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.outgoing.mail import checked_address, deliver, mailer_of
 from service.settings import Role
@@ -20,7 +20,7 @@ from service.text import plural
 _ROLES: Final = click.Choice(get_args(Role))
 
 
-invitation = click.Group("invitation", help="Invitations of members, and the state of their mails.")
+invitation = AdminGroup("invitation", help="Invitations of members, and the state of their mails.")
 
 
 def _invitation(row: Invitation) -> Row:
@@ -34,7 +34,6 @@ def _invitation(row: Invitation) -> Row:
 
 @invitation.command("list")
 @any_org_option
-@admin_command
 def list_all(admin: AdminContext, slug: str | None) -> None:
     """List invitations: waiting, sent, refused, accepted, withdrawn or expired."""
     with admin.read() as connection:
@@ -46,7 +45,6 @@ def list_all(admin: AdminContext, slug: str | None) -> None:
 @click.argument("email")
 @org_option
 @click.option("--role", type=_ROLES, default="admin", show_default=True)
-@admin_command
 def send(admin: AdminContext, email: str, slug: str, role: Role) -> None:
     """Invite EMAIL to an organization; exit status 1 if the mail is not sent yet."""
     address = _address(email)
@@ -59,7 +57,6 @@ def send(admin: AdminContext, email: str, slug: str, role: Role) -> None:
 
 @invitation.command("retry")
 @click.argument("invitation_id", required=False)
-@admin_command
 def retry(admin: AdminContext, invitation_id: str | None) -> None:
     """Send unsent or refused mails now: INVITATION_ID, or all of them; exit status 1 if one is still unsent."""
     with admin.database() as database:
@@ -74,7 +71,6 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
 
 @invitation.command("withdraw")
 @click.argument("invitation_id")
-@admin_command
 def withdraw(admin: AdminContext, invitation_id: str) -> None:
     """Close an invitation: its code no longer works, and a waiting mail is not sent."""
     with admin.change("invitation.withdraw") as change:
@@ -86,7 +82,7 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
     admin.show_rows("invitations", [] if invitation is None else [_invitation(invitation)])
 
 
-member = click.Group("member", help="Members, who may sign in on the page with their address.")
+member = AdminGroup("member", help="Members, who may sign in on the page with their address.")
 
 
 def _member(row: Member) -> Row:
@@ -97,7 +93,6 @@ def _member(row: Member) -> Row:
 
 @member.command("list")
 @org_option
-@admin_command
 def list_members(admin: AdminContext, slug: str) -> None:
     """List an organization's members with their roles."""
     with admin.read() as connection:
@@ -109,7 +104,6 @@ def list_members(admin: AdminContext, slug: str) -> None:
 @click.argument("email")
 @org_option
 @click.option("--role", type=_ROLES, required=True)
-@admin_command
 def set_member(admin: AdminContext, email: str, slug: str, role: Role) -> None:
     """Add the member EMAIL, or change their role."""
     address = _address(email)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from service.cli.output import AdminContext, admin_command, operator
+from service.cli.output import AdminCommand, AdminContext, operator
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.queue import forget_ended, migrate_queue
 from service.execution.retention import Pruner
@@ -21,10 +21,9 @@ from service.text import plural
 _MIB = 1 << 20
 
 
-@click.command("maintenance")
+@click.command("maintenance", cls=AdminCommand)
 @click.argument("reason", required=False)
 @click.option("--end", "is_end", is_flag=True, help="Begin turns again.")
-@admin_command
 def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> None:
     """Start no more turns, and show REASON to everybody who waits; turns at work finish. Runs are still accepted."""
     if bool(reason) == is_end:
@@ -69,8 +68,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
     admin.show({"host": machine, "drained": len(mine)}, f"{machine}: nothing is at work; its workers can be stopped")
 
 
-@click.command("migrate")
-@admin_command
+@click.command("migrate", cls=AdminCommand)
 def migrate(admin: AdminContext) -> None:
     """Create or upgrade the tables; `serve` and `worker` also do so when they start."""
     with admin.database(create=True) as database:
@@ -79,11 +77,10 @@ def migrate(admin: AdminContext) -> None:
     admin.show({"database": address, "schema_version": VERSION}, f"{address}  schema version {VERSION}")
 
 
-@click.command("prune")
+@click.command("prune", cls=AdminCommand)
 @click.option("--older-than", "age", required=True, metavar="AGE", help="Such as 90d or 12w.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @click.option("--yes", is_flag=True, help="Do not ask on a terminal.")
-@admin_command
 def prune(admin: AdminContext, age: str, *, dry_run: bool, yes: bool) -> None:
     """Remove logs, diffs, artifacts and queue entries of turns that ended longer ago; runs and their turns are kept."""
     try:
@@ -119,9 +116,8 @@ def _check_database(admin: AdminContext) -> None:
         raise SetupError("PostgreSQL has its own back-ups: pg_dump and pg_restore, as docs/run/upgrade.md says")
 
 
-@click.command("backup")
+@click.command("backup", cls=AdminCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@admin_command
 def backup(admin: AdminContext, file: Path) -> None:
     """Back a service on SQLite up into FILE (.tar.gz), even while it runs; only its owner may read the file."""
     _check_database(admin)
@@ -140,10 +136,9 @@ def backup(admin: AdminContext, file: Path) -> None:
     admin.show(document, f"{file}  {size / _MIB:.1f} MiB  the service as of {document['made_at']}")
 
 
-@click.command("restore")
+@click.command("restore", cls=AdminCommand)
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--force", is_flag=True, help="Even over a service that is not empty: ALL of it is replaced.")
-@admin_command
 def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
     """Restore a service on SQLite from FILE, while it is stopped; turns that had not ended are executed again."""
     _check_database(admin)

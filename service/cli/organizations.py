@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, Row, admin_command, line, org_option, required
+from service.cli.output import AdminContext, AdminGroup, Row, line, org_option, required
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
@@ -15,7 +15,7 @@ from service.store.schema import by_owner, trials
 from service.store.tokens import SCOPES
 from service.text import plural
 
-org = click.Group("org", help="Organizations.")
+org = AdminGroup("org", help="Organizations.")
 
 
 org.add_command(delete_organization)
@@ -33,7 +33,6 @@ def _organization(row: Organization) -> Row:
 @click.argument("name")
 @click.option("--slug", help="Its short name; made from the name if left out.")
 @click.option("--entitlement", "entitlements", multiple=True, type=click.Choice(ENTITLEMENTS))
-@admin_command
 def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple[str, ...]) -> None:
     """Create an organization."""
     entry = OrganizationEntry.model_validate({"name": name, "slug": slug, "entitlements": entitlements})
@@ -48,7 +47,6 @@ def create(admin: AdminContext, name: str, slug: str | None, entitlements: tuple
 
 
 @org.command("list")
-@admin_command
 def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
     with admin.read() as connection:
@@ -65,7 +63,6 @@ def list_organizations(admin: AdminContext) -> None:
 
 @org.command("deactivate")
 @click.argument("slug")
-@admin_command
 def deactivate(admin: AdminContext, slug: str) -> None:
     """Make an organization inactive: its tokens are refused until it is activated again; open turns are cancelled."""
     _change(admin, "deactivate", slug, active=False)
@@ -73,7 +70,6 @@ def deactivate(admin: AdminContext, slug: str) -> None:
 
 @org.command("activate")
 @click.argument("slug")
-@admin_command
 def activate(admin: AdminContext, slug: str) -> None:
     """Make an inactive organization active again."""
     _change(admin, "activate", slug, active=True)
@@ -82,7 +78,6 @@ def activate(admin: AdminContext, slug: str) -> None:
 @org.command("grant")
 @click.argument("slug")
 @click.argument("entitlement", type=click.Choice(ENTITLEMENTS))
-@admin_command
 def grant(admin: AdminContext, slug: str, entitlement: str) -> None:
     """Give an organization an entitlement."""
     _change(admin, "grant", slug, given=entitlement)
@@ -91,7 +86,6 @@ def grant(admin: AdminContext, slug: str, entitlement: str) -> None:
 @org.command("withdraw")
 @click.argument("slug")
 @click.argument("entitlement", type=click.Choice(ENTITLEMENTS))
-@admin_command
 def withdraw(admin: AdminContext, slug: str, entitlement: str) -> None:
     """Take an entitlement from an organization; its existing tokens keep working until they are revoked."""
     _change(admin, "withdraw", slug, taken=entitlement)
@@ -125,7 +119,6 @@ def _change(
 @click.option("--day-usd", type=float, help="US dollars, at the prices of the agents.")
 @click.option("--day-tokens", type=int, help="Tokens.")
 @click.option("--no-limit", is_flag=True, help="Remove the limits that are not given.")
-@admin_command
 def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: int | None, *, no_limit: bool) -> None:
     """Set what all agents of an organization together may spend in one day (UTC); without options, show it."""
     if day_usd is None and day_tokens is None and not no_limit:
@@ -149,7 +142,6 @@ def budget(admin: AdminContext, slug: str, day_usd: float | None, day_tokens: in
 
 @org.command("accept-invitation")
 @click.argument("code")
-@admin_command
 def accept_invitation(admin: AdminContext, code: str) -> None:
     """Turn an invitation code from a mail into a member and their first API token."""
     with admin.change("invitation.accept") as change:
@@ -168,7 +160,7 @@ def accept_invitation(admin: AdminContext, code: str) -> None:
     admin.show(document, f"{organization.slug}: {value}")
 
 
-offer = click.Group("offer", help="Offer codes.")
+offer = AdminGroup("offer", help="Offer codes.")
 
 
 def _offer(row: Offer) -> Row:
@@ -180,7 +172,6 @@ def _offer(row: Offer) -> Row:
 @click.option("--kind", type=click.Choice(OFFER_KINDS), required=True)
 @click.option("--retired/--in-force", default=None, help="Retired: signups with it get the standard trial.")
 @click.option("--price", help="Free text, '' for none; earlier signups at another price get the standard trial.")
-@admin_command
 def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, price: str | None) -> None:
     """Add an offer, or change the one with its code, which keeps what is not given."""
     options = {"code": code, "kind": kind, "retired": retired, "price": price}
@@ -196,7 +187,6 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
 
 @offer.command("retire")
 @click.argument("code")
-@admin_command
 def retire(admin: AdminContext, code: str) -> None:
     """Retire an offer: still accepted at signup, but with the standard trial."""
     with admin.change("offer.retire") as change:
@@ -208,7 +198,6 @@ def retire(admin: AdminContext, code: str) -> None:
 
 
 @offer.command("list")
-@admin_command
 def list_offers(admin: AdminContext) -> None:
     """List offers."""
     with admin.read() as connection:
@@ -216,7 +205,7 @@ def list_offers(admin: AdminContext) -> None:
     admin.show_rows("offers", map(_offer, rows))
 
 
-token = click.Group("token", help="API tokens.")
+token = AdminGroup("token", help="API tokens.")
 
 
 @token.command("create")
@@ -224,7 +213,6 @@ token = click.Group("token", help="API tokens.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), required=True)
 @click.option("--alias", default="unnamed", show_default=True)
 @click.option("--duration", default="30d", show_default=True, help="How long it is valid, such as 12h or 90d.")
-@admin_command
 def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias: str, duration: str) -> None:
     """Create a token and print its value, which cannot be shown again."""
     entry = TokenEntry.model_validate({"alias": alias, "scopes": scopes, "duration": duration})
@@ -238,7 +226,6 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
 
 @token.command("list")
 @org_option
-@admin_command
 def list_tokens(admin: AdminContext, slug: str) -> None:
     """List an organization's tokens, without their values."""
     with admin.read() as connection:
@@ -255,7 +242,6 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
 
 @token.command("revoke")
 @click.argument("token_id")
-@admin_command
 def revoke(admin: AdminContext, token_id: str) -> None:
     """Revoke a token; it stops working immediately."""
     with admin.change("token.revoke") as change:

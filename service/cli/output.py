@@ -1,13 +1,12 @@
 """Output: JSON for programs, lines of text, and errors that stop a command with one sentence."""
 
 import csv
-import functools
 import json
 import os
 import pwd
 import socket
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from io import StringIO
@@ -31,7 +30,6 @@ from service.store.organizations import Organization
 from service.text import printable
 
 Format = Literal["table", "json", "ndjson", "csv"]
-Function = TypeVar("Function", bound=Callable[..., Any])
 Match = TypeVar("Match")
 Row = tuple[Mapping[str, object], str]
 """A row as a document, and as a line of a table."""
@@ -230,37 +228,38 @@ def operator() -> str:
     return f"operator:{name}@{socket.gethostname()}"
 
 
-def admin_command(function: Function) -> Function:
-    """Give a command the common options, an `AdminContext` as first argument, and plain errors."""
+class AdminCommand(click.Command):
+    """A command with the common options, which gets an `AdminContext` as first argument, and shows plain errors."""
 
-    @click.option(
-        "--data-dir",
-        type=click.Path(path_type=Path, file_okay=False),
-        envvar=DATA_DIR_VARIABLE,
-        help="The service's data folder.",
-    )
-    @click.option(
-        "--database",
-        "database_url",
-        envvar=DATABASE_VARIABLE,
-        help=f"URL of the service's database where it is not the folder's own; better in {DATABASE_VARIABLE}.",
-    )
-    @click.option("--json", "as_json", is_flag=True, help="One JSON document, errors included.")
-    @click.option("-o", "--output", "form", type=click.Choice(get_args(Format)), help="Output format on stdout.")
-    @functools.wraps(function)
-    def command(
-        *args: Any, data_dir: Path | None, database_url: str | None, as_json: bool, form: Format | None, **options: Any
-    ) -> Any:
-        before = click.get_current_context().find_root().params
-        formats: set[Format] = {name for name in (form, before.get("form")) if name is not None}
-        formats |= {"json"} if as_json or before.get("as_json") else set()
-        if len(formats) > 1:
-            raise click.UsageError(f"{' and '.join(sorted(formats))} contradict each other: ask for one format.")
-        chosen = formats.pop() if formats else "table"
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        folder, formats = click.Path(path_type=Path, file_okay=False), click.Choice(get_args(Format))
+        where = f"URL of the service's database where it is not the folder's own; better in {DATABASE_VARIABLE}."
+        self.params += [
+            click.Option(["--data-dir"], type=folder, envvar=DATA_DIR_VARIABLE, help="The service's data folder."),
+            click.Option(["--database", "database_url"], envvar=DATABASE_VARIABLE, help=where),
+            click.Option(["--json", "as_json"], is_flag=True, help="One JSON document, errors included."),
+            click.Option(["-o", "--output", "form"], type=formats, help="Output format on stdout."),
+        ]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the function with the context that the common options make."""
+        assert self.callback is not None  # noqa: S101 — each command is made from a function
+        before, options = ctx.find_root().params, ctx.params
+        data_dir, database_url = options.pop("data_dir"), options.pop("database_url")
+        named: set[Format] = {name for name in (options.pop("form"), before.get("form")) if name is not None}
+        named |= {"json"} if options.pop("as_json") or before.get("as_json") else set()
+        if len(named) > 1:
+            raise click.UsageError(f"{' and '.join(sorted(named))} contradict each other: ask for one format.", ctx)
+        chosen = named.pop() if named else "table"
         with plain_errors(as_json=chosen in {"json", "ndjson"}):
-            return function(AdminContext(data_folder(data_dir), chosen, database_url), *args, **options)
+            return ctx.invoke(self.callback, AdminContext(data_folder(data_dir), chosen, database_url), **options)
 
-    return command  # type: ignore[return-value]  # the wrapper's options are click's business, not the type's
+
+class AdminGroup(click.Group):
+    """A group of such commands."""
+
+    command_class = AdminCommand
 
 
 @contextmanager

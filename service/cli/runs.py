@@ -5,7 +5,7 @@ from typing import Final, Literal
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, admin_command, line, operator, owner_of, required
+from service.cli.output import AdminCommand, AdminContext, AdminGroup, line, operator, owner_of, required
 from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import SetupError, find_organization
 from service.store import deletions, dispatch, organizations, postings, repositories, runs, turn_files, turns
@@ -25,7 +25,7 @@ _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _force = click.option("--force", is_flag=True, help="Even while it works: it is cancelled first.")
 
 
-class _RunGroup(click.Group):
+class _RunGroup(AdminGroup):
     """A group for which `run ID` means `run show ID`."""
 
     def resolve_command(
@@ -42,7 +42,6 @@ run = _RunGroup("run", help="Show a run's turns, its log or its diff (`run ID`);
 @_org
 @click.option("--status", type=click.Choice([*OPEN, *FINAL]), help="Only of this status.")
 @click.option("--limit", default=_SHOWN, show_default=True, type=click.IntRange(1))
-@admin_command
 def list_runs(admin: AdminContext, slug: str | None, status: str | None, limit: int) -> None:
     """List runs, newest first."""
     with admin.read() as connection:
@@ -66,7 +65,6 @@ def list_runs(admin: AdminContext, slug: str | None, status: str | None, limit: 
 @_org
 @click.option("--status", type=click.Choice(OPEN), help="All that are queued, or all that work.")
 @_yes
-@admin_command
 def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: str | None, *, yes: bool) -> None:
     """End an active run as failed, or all of an organization or status.
 
@@ -109,7 +107,6 @@ def _required_run(connection: Connection, run_id: str) -> Run:
 @click.option("--log", "what", flag_value="log", help="What happened, turn by turn.")
 @click.option("--diff", "what", flag_value="diff", help="What each turn committed.")
 @click.option("--turn", "number", type=click.IntRange(1), help="This turn alone.")
-@admin_command
 def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, number: int | None) -> None:
     """Show a run's turns, its log or its diff."""
     with admin.read() as connection:
@@ -172,7 +169,6 @@ def _confirm(name: str, what: str, *, yes: bool) -> None:
 @click.argument("run_id")
 @_force
 @_yes
-@admin_command
 def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> None:
     """Delete a run: its turns, logs, diffs and queue entries. Its branch stays on the code host."""
     with admin.read() as connection:
@@ -188,11 +184,10 @@ def delete_run(admin: AdminContext, run_id: str, *, force: bool, yes: bool) -> N
     _conclude(admin, {"run_id": run_id}, f"{run_id} deleted", left, webhooks=[])
 
 
-@click.command("delete")
+@click.command("delete", cls=AdminCommand)
 @click.argument("slug")
 @_force
 @_yes
-@admin_command
 def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: bool) -> None:
     """Delete an organization with all its data; branches and webhooks stay on its code hosts."""
     with admin.read() as connection:

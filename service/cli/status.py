@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from service.cli.output import AdminContext, admin_command
+from service.cli.output import AdminCommand, AdminContext
 from service.clock import now_micros, rfc3339
 from service.execution.commits import check_signing
 from service.execution.sandbox import find
@@ -17,8 +17,7 @@ from service.text import one_line, plural
 _LISTED_POSTINGS: Final = 20
 
 
-@click.command("status")
-@admin_command
+@click.command("status", cls=AdminCommand)
 def status(admin: AdminContext) -> None:
     """Show sandbox, limits, workers, runs, models that give no answer, keys that expire soon, and abandoned work."""
     settings = admin.folder.settings().execution
