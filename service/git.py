@@ -142,7 +142,10 @@ def _header(url: str, login: str) -> dict[str, str]:
 
 
 class GitRunner:
-    """Runs git commands under one time limit; `extra` holds variables."""
+    """Runs git commands under one time limit; one that fails, or takes too long, raises a `GitCommandError`.
+
+    `extra` holds variables.
+    """
 
     def __init__(
         self,
@@ -175,21 +178,13 @@ class GitRunner:
         return runner
 
     def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
-        """Run one command and return its standard output, without the last newline.
-
-        Raises:
-            GitCommandError: It failed or took too long.
-        """
+        """Run one command and return its standard output, without the last newline."""
         return self.feed(None, *arguments, git_dir=git_dir, work_tree=work_tree).rstrip("\n")
 
     def feed(
         self, text: str | None, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None
     ) -> str:
-        """Run one command with a text on its standard input.
-
-        Raises:
-            GitCommandError: It failed or took too long.
-        """
+        """Run one command with a text on its standard input, and return its standard output."""
         try:
             return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
         except GitCommandError as refusal:

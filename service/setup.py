@@ -1,4 +1,7 @@
-"""What operators set up, by a command or by the entry of a document, which is checked key by key."""
+"""What operators set up, by a command or by the entry of a document, which is checked key by key.
+
+Every function may raise a `SetupError`, whose text names the entry and says how to fix it.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -142,24 +145,14 @@ class Setup(_Entry):
 
 
 class SetupError(ServiceError):
-    """The set-up cannot be applied; the text names the entry and says how to fix it."""
+    """The set-up cannot be applied."""
 
 
-def find_organization(connection: sa.Connection, slug: str) -> Organization:
-    """Return the organization with a slug or id.
-
-    Raises:
-        SetupError: There is no such organization.
-    """
-    return organization_among(organizations.named(connection, [slug]), slug)
-
-
-def organization_among(known: Mapping[str, Organization], slug: str) -> Organization:
-    """Return the organization with a slug or id, of which `known` has those that exist.
-
-    Raises:
-        SetupError: There is no such organization.
-    """
+def find_organization(
+    connection: sa.Connection, slug: str, known: Mapping[str, Organization] | None = None
+) -> Organization:
+    """Return the organization with a slug or id; `known` has those that exist, if they were read before."""
+    known = organizations.named(connection, [slug]) if known is None else known
     organization = known.get(slug.lower()) or known.get(slug)
     if organization is None:
         raise SetupError(f"there is no organization {slug!r}; create it with: runwarden service org create NAME")
@@ -169,11 +162,7 @@ def organization_among(known: Mapping[str, Organization], slug: str) -> Organiza
 def make_token(
     connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int
 ) -> tuple[tokens.TokenRecord, str]:
-    """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5).
-
-    Raises:
-        SetupError: The organization lacks the entitlement.
-    """
+    """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5)."""
     if "ServiceAPI" not in organization.entitlements:
         raise SetupError(
             f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens; "
@@ -189,7 +178,6 @@ def welcome(
     """Make the user who accepted an invitation a member with its role, and a token of that role with its value.
 
     Raises:
-        SetupError: The organization lacks the entitlement ServiceAPI.
         LastAdminError: The organization's last admin was invited to another role.
     """
     role = invitation.role
@@ -200,11 +188,7 @@ def welcome(
 
 
 def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
-    """Connect a code host, by default the platform's public one; the first host starts the trial.
-
-    Raises:
-        SetupError: The address that its kind of probe needs is missing.
-    """
+    """Connect a code host, by default the platform's public one; the first host starts the trial."""
     host = host_of(entry)
     hosts.connect(connection, organization.id, host, now)
     organizations.start_trial(connection, organization.id, now)
@@ -212,11 +196,7 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
 
 
 def host_of(entry: HostEntry) -> hosts.Host:
-    """Return the code host that an entry describes.
-
-    Raises:
-        SetupError: The address that its kind of probe needs is missing.
-    """
+    """Return the code host that an entry describes."""
     api_url, platform = entry.api_url, PLATFORMS[entry.platform]
     if entry.probe == "api" and api_url is None:
         if platform.host is None or entry.host not in {None, platform.host}:
@@ -248,11 +228,7 @@ def host_of(entry: HostEntry) -> hosts.Host:
 def add_repository(
     connection: sa.Connection, organization: Organization, entry: RepositoryEntry, folder: Path, now: int
 ) -> Repository:
-    """Configure a repository; a folder is stored as an absolute path.
-
-    Raises:
-        SetupError: It has no clone address, another repository has its name, or its rules do not fit their agents.
-    """
+    """Configure a repository; a folder is stored as an absolute path."""
     try:
         known = {repository_key(repo): repo for repo in repositories.of(connection, organization.id)}
         repository = repository_of(entry, known, hosts.of(connection, organization.id), folder)
@@ -297,11 +273,7 @@ def repository_of(
 
 
 def check_triggers(connection: sa.Connection, organization: Organization, repository: Repository) -> None:
-    """Check that the agents in a repository's rules exist, and accept its MCP servers.
-
-    Raises:
-        SetupError: An agent is missing, or does not accept MCP servers.
-    """
+    """Check that the agents in a repository's rules exist, and accept its MCP servers."""
     has_servers = repository.setup is not None and repository.setup.mcp_servers
     for rule in repository.triggers:
         agent = agents.by_name(connection, organization.id, rule.agent)
@@ -315,11 +287,7 @@ def check_triggers(connection: sa.Connection, organization: Organization, reposi
 
 
 def check_fallbacks(connection: sa.Connection) -> None:
-    """Check that the fallbacks of all agents exist, and lead back to none of them.
-
-    Raises:
-        SetupError: One is missing, or leads back.
-    """
+    """Check that the fallbacks of all agents exist, and lead back to none of them."""
     graph: dict[str, list[str]] = {}
     for agent in agents.all_of(connection):
         for name in agent.options.fallback:
@@ -336,11 +304,7 @@ def check_fallbacks(connection: sa.Connection) -> None:
 
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> Agent:
-    """Configure an agent. `data` is the data folder if it runs on this machine, otherwise None.
-
-    Raises:
-        SetupError: Its organization does not exist, its options contradict each other, or something is missing.
-    """
+    """Configure an agent. `data` is the data folder if it runs on this machine, otherwise None."""
     owner = None if entry.organization is None else find_organization(connection, entry.organization)
     agent = agent_of(entry, owner, data)
     agents.put(connection, agent, now)
@@ -349,11 +313,7 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path
 
 
 def agent_of(entry: AgentEntry, owner: Organization | None, data: Path | None) -> Agent:
-    """Return the agent that an entry describes. `data` is the data folder if it runs on this machine, otherwise None.
-
-    Raises:
-        SetupError: Its options contradict each other, or something is missing.
-    """
+    """Return an entry's agent. `data` is the data folder if it runs on this machine, otherwise None."""
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
     whose = None if owner is None else owner.id
     agent = Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, whose)

@@ -1,4 +1,7 @@
-"""Walks and removes folders that an agent filled, by descriptor, however deep, long-named or locked they are."""
+"""Walks and removes folders that an agent filled, by descriptor, however deep, long-named or locked they are.
+
+`within` is the descriptor of a folder in which the given path is a name.
+"""
 
 import contextlib
 import errno
@@ -23,7 +26,7 @@ def walk(root: Path | str, *, within: int | None = None) -> Iterator[tuple[str, 
 
     Two descriptors are open at a time. A path begins at `root`, which is the empty path, and ends with a slash. If it
     is longer than `MAX_PATH` it is cut, to a text that is still longer. A folder that cannot be read, or is moved
-    during the walk, is left out. `within`: the descriptor of a folder in which `root` is a name.
+    during the walk, is left out.
 
     Raises:
         OSError: `root` cannot be read.
@@ -51,10 +54,7 @@ def walk(root: Path | str, *, within: int | None = None) -> Iterator[tuple[str, 
 
 
 def unlock(root: Path | str, *, within: int | None = None) -> bool:
-    """Give a folder's owner all rights back; return whether the folder can be read. A link is not followed.
-
-    `within`: the descriptor of a folder in which `root` is a name.
-    """
+    """Give a folder's owner all rights back; return whether the folder can be read. A link is not followed."""
     with contextlib.suppress(OSError):
         mode = os.stat(root, dir_fd=within, follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -65,8 +65,6 @@ def unlock(root: Path | str, *, within: int | None = None) -> bool:
 
 def read(file: Path | str, most: int, *, within: int | None = None) -> bytes:
     """Return a regular file that an agent may have made: links are not followed, and pipes do not block.
-
-    `within`: the descriptor of a folder in which `file` is a name.
 
     Raises:
         OSError: It is not there, is something else, or is larger than `most` bytes.
@@ -158,7 +156,7 @@ def remove(root: Path | str, *, within: int | None = None) -> bool:
     """Delete a file, a link, or a folder with all that is in it; return whether it is gone.
 
     Nothing may be writing to it. Locked folders are opened, and folders are moved up to `root` before they are emptied,
-    so that depth costs neither stack nor descriptors. `within`: the descriptor of a folder in which `root` is a name.
+    so that depth costs neither stack nor descriptors.
     """
     try:
         if stat.S_ISDIR(os.stat(root, dir_fd=within, follow_symlinks=False).st_mode):

@@ -134,7 +134,8 @@ def apply_setup(connection: sa.Connection, document: Setup, base: Path, now: int
     known = {agent.key: agent for agent in agents.all_of(connection)}
     wished, identities = [], []
     for agent_entry in document.agents:
-        owner = None if agent_entry.organization is None else setup.organization_among(owners, agent_entry.organization)
+        slug = agent_entry.organization
+        owner = None if slug is None else setup.find_organization(connection, slug, owners)
         scope = "for all organizations" if owner is None else f"in the organization {owner.id}"
         wished.append(setup.agent_of(agent_entry, owner, data))
         identities.append((agent_entry.name, f"the name {agent_entry.name} {scope}"))

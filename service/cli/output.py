@@ -195,11 +195,7 @@ class AdminAct:
     """Whether the command records its own entries."""
 
     def of(self, slug: str) -> Organization:
-        """Return the organization with a slug or id, as the one that the act is about.
-
-        Raises:
-            SetupError: There is no such organization.
-        """
+        """Return the organization with a slug or id, as the one that the act is about."""
         organization = find_organization(self.connection, slug)
         self.organization_id = organization.id
         return organization

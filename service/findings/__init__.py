@@ -1,7 +1,7 @@
 """Findings: an agent's remarks on places in the code, read from the files that it writes (docs/run/agents.md).
 
 `findings.json` has version 1 (docs/findings.schema.json), and SARIF, which linters and scanners write, has 2.1.0. Each
-finding is checked by itself.
+finding is checked by itself; a document that cannot be used at all raises a `FindingsError`.
 """
 
 import json
@@ -113,11 +113,7 @@ def packed(base: str | None, findings: Iterable[IdentifiedFinding]) -> bytes:
 
 
 def read_json(data: bytes) -> Any:
-    """Return a JSON document.
-
-    Raises:
-        FindingsError: It is not JSON.
-    """
+    """Return a JSON document."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -125,11 +121,7 @@ def read_json(data: bytes) -> Any:
 
 
 def drafts(document: Any) -> list[Any]:
-    """Return the findings of a document, as they were written.
-
-    Raises:
-        FindingsError: It has another format, or an unknown version.
-    """
+    """Return the findings of a document, as they were written."""
     findings, version = table(document).get("findings"), table(document).get("version")
     if not isinstance(findings, list):
         raise FindingsError('it must be an object such as {"version": 1, "findings": []}')
@@ -156,9 +148,6 @@ def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
     """Yield the results as drafts of findings; `root` is the path at which the agent sees the checkout.
 
     Results that were suppressed, or that no longer hold, are left out.
-
-    Raises:
-        FindingsError: it is not SARIF 2.1.0.
     """
     document = table(document)
     if document.get("version") != "2.1.0" or not isinstance(document.get("runs"), list):

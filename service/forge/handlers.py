@@ -174,11 +174,7 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
 
 
 def own_account(forge: Forge) -> str | None:
-    """Return the name of the token's account in lower case; None: it may not ask, and only marks identify its texts.
-
-    Raises:
-        ForgeError: The forge cannot be asked now.
-    """
+    """Return the name of the token's account in lower case; None: it may not ask, and only marks identify its texts."""
     try:
         return forge.account().lower()
     except ForgeError as error:

@@ -34,7 +34,7 @@ _FIXES: Final = {
 
 
 class ApiCommits:
-    """The Git database of one repository at GitHub."""
+    """The Git database of one repository at GitHub; a `GitCommandError` says why it makes no commit."""
 
     def __init__(self, database: Database, host: Host, path: str, git: GitRunner) -> None:
         self._database = database
@@ -43,11 +43,7 @@ class ApiCommits:
         self._git = git
 
     def make(self, git_dir: Path, sha: str, known: Iterable[str]) -> str:
-        """Make a commit there, with those below it that the repository lacks; return its new id.
-
-        Raises:
-            GitCommandError: GitHub cannot be asked now, refuses, or does not sign.
-        """
+        """Make a commit there, with those below it that the repository lacks; return its new id."""
         order = ("--topo-order", "--reverse", "--parents")
         missing = self._git("rev-list", *order, sha, *(f"^{other}" for other in known), "--", git_dir=git_dir)
         made: dict[str, str] = {}
@@ -64,11 +60,7 @@ class ApiCommits:
         return made.get(sha, sha)
 
     def publish(self, branch: str, sha: str, head: str | None) -> None:
-        """Let a branch, which is at `head` (None: does not exist), advance to a commit made here.
-
-        Raises:
-            GitCommandError: The branch has moved to a commit that is not below this one, or GitHub refuses.
-        """
+        """Let a branch, which is at `head` (None: does not exist), advance to a commit made here, above `head`."""
         if head is None:
             self._ask("POST", "/refs", {"ref": f"refs/heads/{branch}", "sha": sha})
         else:

@@ -9,6 +9,7 @@ import logging
 import os
 from dataclasses import dataclass, field
 from datetime import date, timedelta
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -111,7 +112,9 @@ class TokenRotation:
         except NoKeyError as error:
             self._note(row, str(error))
             return
-        shown = _ask(host, token, "GET", "/personal_access_tokens/self")
+        send = partial(ask, timeout_s=_TIMEOUT_S, headers={"PRIVATE-TOKEN": token})
+        url = f"{(host.api_url or '').rstrip('/')}/personal_access_tokens/self"
+        shown = send(url)
         if shown.status == HTTPStatus.UNAUTHORIZED and row.asked_at is not None:
             _logger.error("%s", lost)
             self._save(digest, {"fault": lost, "is_lost": True})
@@ -127,7 +130,7 @@ class TokenRotation:
             return
         # If this fails, the answer is unknown, and `asked_at` stays.
         ends = (today + timedelta(days=days)).isoformat()
-        answer = _ask(host, token, "POST", "/personal_access_tokens/self/rotate", {"expires_at": ends})
+        answer = send(f"{url}/rotate", method="POST", document={"expires_at": ends})
         new = table(answer.body).get("token")
         if answer.status in {HTTPStatus.OK, HTTPStatus.CREATED} and isinstance(new, str) and new:
             jwe, key, _ = _cipher(configured)
@@ -168,11 +171,6 @@ def _due(shown: dict[str, Any], today: date) -> int | None:
         return None
     is_due = (ends_on - today).days <= min(_EARLY_DAYS, max(1, days // 3))
     return min(days, _MAX_DAYS) if is_due else None
-
-
-def _ask(host: Host, token: str, method: str, path: str, document: object = None) -> HostResponse:
-    url = f"{(host.api_url or '').rstrip('/')}{path}"
-    return ask(url, _TIMEOUT_S, headers={"PRIVATE-TOKEN": token}, method=method, document=document)
 
 
 def _refused(host: Host, answer: HostResponse) -> str:

@@ -85,11 +85,7 @@ def author_of(host: Host | None) -> tuple[str, str] | None:
 
 
 def token_at(database: Database, host: Host | None, url: str, refused: str | None) -> str | None:
-    """Return a host's token as `token_of` does, for git at a repository's address; None: another host must not see it.
-
-    Raises:
-        TokenError: There is none.
-    """
+    """Return a token as `token_of` does, for git at a repository's address; None: another host must not see it."""
     is_without = refused == ""
     if is_without and host is not None and host.token_env and not os.environ.get(host.token_env):
         text = f"{host.token_env} is not set in the environment of this worker: set it for every worker"

@@ -165,11 +165,7 @@ _MAX_REPLY: Final = 300
 
 
 def write_to_outbox(folder: Path, message: MailMessage) -> None:
-    """Write a message into a folder; it appears there only when it is complete.
-
-    Raises:
-        MailError: The folder cannot be written.
-    """
+    """Write a message into a folder; it appears there only when it is complete."""
     draft = folder / f".{secrets.token_hex(8)}.part"
     try:
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
@@ -188,11 +184,7 @@ def write_to_outbox(folder: Path, message: MailMessage) -> None:
 
 
 def send_by_smtp(settings: SmtpSettings, message: MailMessage) -> None:
-    """Hand one message to a mail server; the password is in the environment.
-
-    Raises:
-        MailError: The server did not take it, cannot be reached, cannot be trusted, or took too long.
-    """
+    """Hand one message to a mail server; the password is in the environment."""
     port = settings.port or _USUAL_PORTS[settings.security]
     name = f"the mail server {settings.host}:{port}"
     started = time.monotonic()

@@ -54,11 +54,7 @@ def locked(lock_file: Path, refusal: str) -> Iterator[None]:
 
 
 def run_worker(folder: DataFolder, database_url: str | None, settings: Settings, masks: Masks) -> int:
-    """Execute turns until a signal arrives; return the exit status. PostgreSQL takes any number of such processes.
-
-    Raises:
-        StartError: The folder already has a worker.
-    """
+    """Execute turns until a signal arrives; return the exit status. PostgreSQL takes any number of such processes."""
     folder.create()
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -111,11 +107,7 @@ def prepare(database: Database, folder: DataFolder, masks: Masks, tracer: Tracer
 
 @contextlib.contextmanager
 def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
-    """Ensure that a SQLite database has one worker process; PostgreSQL takes any number.
-
-    Raises:
-        StartError: Another worker process has the database.
-    """
+    """Ensure that a SQLite database has one worker process; PostgreSQL takes any number."""
     if not database.is_sqlite:
         yield
         return
