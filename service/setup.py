@@ -149,7 +149,7 @@ class SetupError(ServiceError):
 
 
 def find_organization(
-    connection: sa.Connection, slug: str, known: Mapping[str, Organization] | None = None
+    connection: sa.Connection, slug: str, known: dict[str, Organization] | None = None
 ) -> Organization:
     """Return the organization with a slug or id; `known` has those that exist, if they were read before."""
     known = organizations.named(connection, [slug]) if known is None else known

@@ -296,7 +296,7 @@ def test_a_worker_that_is_refused_meanwhile_lets_no_other_rotate(
         assert ended.wait(30)
 
     def held_back(*given: Any, **named: Any) -> HostResponse:
-        who = "rotates" if named["method"] == "POST" else next(looks, "")
+        who = "rotates" if named.get("method") == "POST" else next(looks, "")
         if who == "refused":
             looked.set()
             assert asked.wait(30)
