@@ -170,7 +170,7 @@ async def record(world: World) -> list[tuple[str, float]]:
 
 def reviewed(world: World) -> bool:
     """Whether the login fix has its review of two turns."""
-    git = ["git", "-C", world.repositories["acme/api"], "rev-list", "--count", BRANCH]
+    git = ["git", "-C", world.folder / "repositories" / "github" / "acme" / "api.git", "rev-list", "--count", BRANCH]
     return int(subprocess.run(git, check=True, capture_output=True).stdout) >= REVIEWED
 
 
@@ -198,7 +198,7 @@ def page(world: World) -> None:
     try:
         site = world.service.base_url.removesuffix("/v1")
         browser.get(f"{site}/sign-in")
-        browser.find_element(By.ID, "token").send_keys(world.token, "\n")
+        browser.find_element(By.ID, "token").send_keys((world.folder / "token").read_text(), "\n")
         browser.get(f"{site}/runs")
         browser.find_element(By.PARTIAL_LINK_TEXT, "billing code").click()
         browser.save_screenshot(str(PICTURES / "page.png"))

@@ -57,7 +57,6 @@ class RuleView(Struct, frozen=True):
     """One rule and its state."""
 
     key: str
-    """The name in the configuration."""
     mode: Mode
     sentence: SafeText
     limits: SafeText

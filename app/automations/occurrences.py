@@ -141,7 +141,6 @@ class Observer:
     run_facts: RunFacts
     incidents: IncidentReader
     watermark: Watermark = slot(default_factory=Watermark)
-    """All changes up to here have been decided."""
     _file: int = 0
     """The cache file that the watermark belongs to."""
 

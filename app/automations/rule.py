@@ -18,7 +18,6 @@ from storage.records.results import Severity
 Overlap = Literal["skip", "queue", "allow"]
 
 UNLIMITED: Final = 10_000
-"""A limit that is none."""
 Count = Annotated[int, Between(1, UNLIMITED)]
 
 
@@ -78,7 +77,6 @@ class OnHealth(Struct, frozen=True):
 
     health: Literal["not ok", "recovered"] = "not ok"
     lasting: timedelta = field(default=timedelta(0), name="for")
-    """How long the state must have lasted."""
     platforms: OneOrMore = field(default=(), name="platform")
     """Globs for the platforms' names; empty means all."""
 

@@ -20,7 +20,19 @@ from urllib.parse import urlsplit
 
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.demo.service_process import DemoError, ServiceProcess, has_sandbox, wait_or_kill
-from app.demo.world import AGENTS, FIXER, PROFILE, REPOSITORIES, World, add_program, build, check_program, resume, tasks
+from app.demo.world import (
+    AGENTS,
+    FIXER,
+    LOG,
+    PROFILE,
+    REPOSITORIES,
+    World,
+    add_program,
+    build,
+    check_program,
+    resume,
+    tasks,
+)
 from app.profiles import Profile, Settings, load
 from storage.records import Repository
 
@@ -53,7 +65,6 @@ LAST: Final[tuple[WriteRequest, ...]] = (
     StartAgent("security-review", "acme/api", "fix/login-timeout", {"instructions": "Can this leak a session?"}),
     StartRun("Review the billing code.", Repository.parse("acme/api")),
 )
-"""Started once everything else has finished."""
 
 
 def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str = "") -> int:
@@ -92,7 +103,7 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str =
                 asyncio.run(work())
             print(world.announcement(), flush=True)
             status = world.service.process.wait()
-            log = world.log.read_text(errors="replace")
+            log = (root / LOG).read_text(errors="replace")
             raise DemoError(f"The demo's service exited unexpectedly, with status {status}.", log)
         with team_at_work(world, agent):
             return show(settings, profile)

@@ -29,7 +29,6 @@ _PERSON: Final = {"NAME": AUTHOR, "EMAIL": "ada@acme.example"}
 AGENT: Final = Path(__file__).with_name("agent.py")
 REPLAY: Final = Path(__file__).with_name("replay.py")
 SESSIONS: Final = SAMPLES / "sessions"
-"""The sessions that the fixer replays."""
 FIXER: Final = "fixer"
 FIXER_PACE_S: Final = "40"
 REVIEWERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -75,7 +74,6 @@ do = { notify = "team" }
 [notify.routes.team]
 command = ["sh", "-c", 'printf "%s\\n" "$1" >> "$2"', "sh", "{title}", MESSAGES]
 """
-"""Three automations: one that needs approval, one on a schedule, and one that notifies."""
 
 
 class SampleRepository(Struct, frozen=True):
@@ -102,13 +100,12 @@ def bare_path(repository: SampleRepository, root: Path) -> Path:
     return root / repository.platform / f"{repository.name}.git"
 
 
-def make(repository: SampleRepository, root: Path) -> Path:
-    """Create one bare repository below `root` and return its path.
+def make(repository: SampleRepository, root: Path) -> None:
+    """Create one bare repository below `root`.
 
     Raises:
         subprocess.CalledProcessError: git failed; its error output is in `stderr`.
     """
-    bare = bare_path(repository, root)
     with tempfile.TemporaryDirectory(prefix="runwarden-sample-") as folder:
         work = Path(folder)
         _git(work, "init", "--quiet", "--initial-branch=main", ".")
@@ -117,9 +114,9 @@ def make(repository: SampleRepository, root: Path) -> Path:
             _git(work, "switch", "--quiet", "--create", branch, "main")
             _commit(work, SAMPLES / repository.sample / overlay, f"Work on {branch}")
         _git(work, "switch", "--quiet", "main")
+        bare = bare_path(repository, root)
         bare.parent.mkdir(parents=True, exist_ok=True)
         _git(work, "clone", "--quiet", "--bare", "--no-hardlinks", ".", str(bare))
-    return bare
 
 
 def _commit(work: Path, files: Path, message: str) -> None:
@@ -137,13 +134,10 @@ def _git(work: Path, *arguments: str) -> None:
 
 
 class World(Struct, frozen=True):
-    """A running demo: its folder, service, token and repositories."""
+    """A running demo."""
 
     folder: Path
     service: ServiceProcess
-    token: str
-    repositories: Mapping[str, Path]
-    """Bare repositories by name."""
     is_resumed: bool = False
 
     @property
@@ -151,19 +145,15 @@ class World(Struct, frozen=True):
         """The service's data folder."""
         return self.folder / SERVICE
 
-    @property
-    def log(self) -> Path:
-        """The service's log."""
-        return self.folder / LOG
-
     def announcement(self) -> str:
         """The line that scripts read first."""
+        root = self.folder / "repositories"
         return json.dumps(
             {
                 "base_url": self.service.base_url,
-                "token": self.token,
+                "token": (self.folder / "token").read_text("utf-8"),
                 "data_dir": str(self.service_dir),
-                "repositories": [{"name": name, "path": str(path)} for name, path in self.repositories.items()],
+                "repositories": [{"name": each.name, "path": str(bare_path(each, root))} for each in REPOSITORIES],
                 "agents": list(AGENTS),
                 "outbox": str(self.service_dir / "outbox"),
             }
@@ -204,16 +194,17 @@ def build(folder: Path, *, is_live: bool) -> World:
     options = LIVE if is_live else ()
     with ThreadPoolExecutor() as pool:
         applied = pool.submit(apply, folder / SERVICE, folder / "service-setup.json", order)
-        paths = [pool.submit(make, repository, root) for repository in REPOSITORIES]
+        made = [pool.submit(make, repository, root) for repository in REPOSITORIES]
         service = start(folder / SERVICE, folder / LOG, "--port", "0", *options)
     try:
         tokens = {each["alias"]: each["value"] for each in applied.result()["organizations"][0]["tokens"]}
-        repositories = {each.name: path.result() for each, path in zip(REPOSITORIES, paths, strict=True)}
+        for repository in made:
+            repository.result()
         write_configuration(folder, service.base_url, tokens, is_live=is_live)
     except BaseException:
         service.stop()
         raise
-    return World(folder, service, tokens[PROFILE], repositories)
+    return World(folder, service)
 
 
 def _agents(folder: Path, *, is_live: bool) -> Iterator[dict[str, object]]:
@@ -277,8 +268,7 @@ def resume(folder: Path) -> World:
     """Start the service of a kept folder on its old port."""
     port = urlsplit(load(folder / "config.toml", {}).profile(PROFILE).base_url).port
     service = start(folder / SERVICE, folder / LOG, *LIVE, "--port", str(port))
-    repositories = {repository.name: bare_path(repository, folder / "repositories") for repository in REPOSITORIES}
-    return World(folder, service, (folder / "token").read_text("utf-8"), repositories, is_resumed=True)
+    return World(folder, service, is_resumed=True)
 
 
 def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], *, is_live: bool) -> None:

@@ -1,4 +1,4 @@
-"""The settings as frozen values; a field's default here is the program's default."""
+"""The settings as frozen values, with the program's defaults; `config.example.toml` explains each key."""
 
 import re
 from collections.abc import Mapping
@@ -40,9 +40,7 @@ NOTIFY_PLACEHOLDERS: Final = (
 )  # fmt: skip
 """Placeholders in a command's arguments, and in the title and the text of a route."""
 RUN_PLACEHOLDERS: Final = ("run_id", "repository", "branch", "status")
-"""Placeholders for facts of the run in focus."""
 COMMAND_PLACEHOLDERS: Final = (*RUN_PLACEHOLDERS, "profile", "base_url")
-"""Placeholders in a command's arguments."""
 
 
 class NotifyRoute(Struct, frozen=True):
@@ -52,23 +50,16 @@ class NotifyRoute(Struct, frozen=True):
     """Fields that are no keys of its table."""
     name: str
     command: tuple[str, ...] = ()
-    """The program and its arguments, like `NotifySettings.command`."""
     desktop: bool = False
     urls_env: str | None = None
-    """The environment variable that holds Apprise's addresses, with blanks between them."""
     urls_file: Path | None = None
-    """The file that holds them, one a line; its owner alone may read it."""
     title: str = ""
     """The title, with placeholders; empty: the notification's own. So is `text`."""
     text: str = ""
     markup: Markup = "text"
-    """The markup of title and text, for Apprise."""
     repeat: Repeat | None = None
-    """How often the notification of an unacknowledged problem is repeated. None: never."""
     give_up: Repeat = timedelta(days=1)
-    """The time after which nothing is repeated or delivered any longer."""
     fallback: str = ""
-    """The route that is used when this one fails. Empty: the channels of `[notify]`, if it has any."""
 
     def __post_init__(self) -> None:
         for key, texts in (("command", self.command), ("title", (self.title,)), ("text", (self.text,))):
@@ -85,13 +76,9 @@ class NotifyRule(Struct, frozen=True):
 
     routes: OneOrMore = field(name="route")
     severity: Level = "information"
-    """The lowest severity that matches."""
     kind: Annotated[tuple[AlertKind, ...], ONE_OR_MORE] = ()
-    """Empty: all."""
     repository: OneOrMore = ()
-    """Globs of repositories. Empty: all, and alerts that belong to no repository."""
     hours: QuietHours | None = None
-    """The hours of the local day in which the rule holds. None: always."""
 
 
 NOTIFY_SUBJECTS: Final = frozenset({"pinned", "stuck", "health", "link", "automations"})
@@ -102,26 +89,16 @@ class NotifySettings(Struct, frozen=True):
     """The subjects and channels of notifications."""
 
     on: Texts = ("pinned", "failed", "stuck", "health", "link", "automations")
-    """`pinned`: whatever a followed run does. `stuck`, `health` and `link`, the token included. `automations` that wait
-    for approval, reach a limit or pause themselves. Any other word is the status of a run."""
     bell: bool = True
     desktop: bool = False
     command: Texts = ()
-    """An argument list with placeholders such as `{title}`; no shell. Empty: none."""
     quiet: QuietHours | None = None
-    """When bell, desktop and command are off. None: never."""
     hold_s: Annotated[float, Between(0, 3_600)] = 60.0
-    """How long a problem must last before it is reported, and a recovery before it counts."""
     routes: tuple[NotifyRoute, ...] = ()
-    """Named ways for automations and `rules`."""
     rules: tuple[NotifyRule, ...] = ()
-    """The routing table; empty: the channels above take everything."""
     group_wait: Wait = timedelta(seconds=30)
-    """How long a bot collects alerts of a group before its first message."""
     group_interval: Wait = timedelta(minutes=5)
-    """The shortest time between two messages of a group."""
     heartbeat_env: str = ""
-    """The environment variable with the address of the heartbeat. Empty: none."""
     heartbeat_every: Annotated[timedelta, Between(timedelta(seconds=10), MAX_WAIT)] = timedelta(minutes=1)
 
     def __post_init__(self) -> None:
@@ -175,28 +152,20 @@ class PollSettings(Struct, frozen=True):
     """How often the service is polled, and for how many runs."""
 
     runs_s: Annotated[float, Between(1, 86_400)] = 10.0
-    """Seconds between polls of the runs."""
     health_s: Annotated[float, Between(1, 86_400)] = 30.0
-    """Seconds between polls of the code hosts' health."""
     deadline_s: Annotated[float, Between(0.1, 600)] = 20.0
-    """Seconds until one request must be answered in full."""
     page_size: Annotated[int, Between(1, 100)] = 100
     """Runs per page, 1 to 100 (spec 8)."""
     first_runs: Annotated[int, Between(1, 1_000_000)] = 1_000
-    """How many runs the first sync fetches."""
 
 
 class HistorySettings(Struct, frozen=True):
     """How much of the service's history is fetched in the background, and kept."""
 
     days: Annotated[float, Between(0, 36_500)] = 30.0
-    """How many days before the newest run are fetched."""
     runs: Annotated[int, Between(0, 100_000_000)] = 100_000
-    """The maximum number of runs that are fetched."""
     keep_days: Annotated[float, Between(0, 36_500)] = 400.0
-    """Days after their creation for which runs that have ended are kept. 0: for ever."""
     max_mb: Annotated[int, Between(0, 10_000_000)] = 2_000
-    """Megabytes beyond which the oldest runs that have ended are dropped. 0: no limit."""
     confirmed_for: ClassVar[timedelta] = timedelta(days=7)
     """How long a run counts as live after the service confirmed it."""
 
@@ -206,15 +175,10 @@ class ConsoleSettings(Struct, frozen=True):
 
     theme: str = "runwarden"
     run_url: str = ""
-    """A web address with `{run_id}`, `{repository}` or `{branch}` in it; empty: runs are not opened in a browser."""
     health_ok: tuple[str, ...] = ("ok", "healthy", "connected")
-    """Statuses of a healthy code host, in lower case; the spec names none."""
     send_cap: Annotated[int, Between(1, 500)] = 25
-    """Maximum number of runs that one instruction may go to."""
     needs_you: bool = True
-    """Whether what needs you stands above the list of runs."""
     mouse: bool = True
-    """False: leave the mouse to the terminal, for selecting text."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "health_ok", tuple(word.casefold() for word in self.health_ok))
@@ -238,9 +202,7 @@ class ResultsSettings(Struct, frozen=True):
     """How the results of a run are found and kept."""
 
     reviews: Texts = ("reviews/*.md",)
-    """Patterns of the Markdown files that are a run's review."""
     mirrors_mb: Annotated[int, Between(1, 10_000_000)] = 2_000
-    """Megabytes of fetched repositories beyond which those that were used least recently are dropped."""
 
 
 def _query(text: str) -> str:
@@ -277,9 +239,7 @@ class ViewSettings(Struct, frozen=True):
 
     name: str
     query: Annotated[str, _query] = ""
-    """A valid line of the query language."""
     sort: Annotated[RunSort | None, _order] = None
-    """None: keep the table's order."""
     group: Annotated[str | None, _grouping] = None
     """The grouping; empty: none. None: unchanged."""
 
@@ -289,13 +249,9 @@ class UserCommand(Struct, frozen=True):
 
     name: str
     argv: tuple[str, ...]
-    """The program and its arguments, with placeholders such as `{run_id}`; no shell is involved."""
     key: Annotated[str | None, _keys] = None
-    """None: in the palette only."""
     confirm: bool = False
-    """Whether to show it in full and ask before running it."""
     terminal: bool = False
-    """Whether it gets the terminal, as an editor or a pager needs. False: it runs in the background."""
 
     def __post_init__(self) -> None:
         check_placeholders("argv", self.argv, COMMAND_PLACEHOLDERS)
@@ -312,21 +268,16 @@ class Profile(Struct, frozen=True):
     """One service, seen with one token."""
 
     NO_KEYS: ClassVar = ("name", "token")
-    """Fields that are no keys of its table."""
     name: str
     base_url: Annotated[str, base_address]
     """Normal form, see `app.profiles.values.base_address`."""
     token: TokenSource
     read_only: bool = False
-    """Whether writes are refused."""
     poll: PollSettings = PollSettings()
     """`[poll]`, with this profile's own `[profiles.NAME.poll]` on top."""
     proxy: str = "environment"
-    """The way to the service: `environment`, `none`, or a proxy's address."""
     ca_file: Path | None = None
-    """Certificate authorities to trust besides the system's (PEM)."""
     client_cert: Path | None = None
-    """A client certificate with its key (PEM)."""
     color: ProfileColor = "auto"
     """The colour of its name; `auto`: see `Settings.color_of`."""
 
@@ -335,7 +286,6 @@ class Settings(Struct, frozen=True):
     """The whole configuration."""
 
     NO_KEYS: ClassVar = ("file", "command_line", "unused")
-    """Fields that are no keys of its table."""
     default_profile: str | None = None
     """None: the environment's profile, or the only one there is."""
     data_dir: Path | None = None
@@ -345,16 +295,13 @@ class Settings(Struct, frozen=True):
     console: ConsoleSettings = ConsoleSettings()
     notify: NotifySettings = NotifySettings()
     views: tuple[ViewSettings, ...] = ()
-    """Views of the runs, in the order of their tabs."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys by action id, replacing the console's own: `runwarden config keys` lists the ids."""
     commands: tuple[UserCommand, ...] = ()
     templates: tuple[Template, ...] = ()
     repositories: tuple[RepositoryAddress, ...] = ()
     """The most specific pattern first."""
     results: ResultsSettings = ResultsSettings()
     automations: tuple["Rule", ...] = ()
-    """The rules in the order of the file; `runwarden watch` carries them out."""
     profiles: tuple[Profile, ...] = ()
     """The profiles in the order of the file; the environment's first."""
     file: Path | None = None

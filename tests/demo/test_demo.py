@@ -161,7 +161,7 @@ def test_what_the_first_line_names_is_there_and_was_really_executed(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-mine")
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:9")
-    add_program(World(config.parent, ServiceProcess(demo.process, ""), "", {}), "claude")
+    add_program(World(config.parent, ServiceProcess(demo.process, "")), "claude")
     (agent,) = (one for one in command(config.parent / "service", "agent", "list")["agents"] if one["name"] == "claude")
     assert (agent["preset"], agent["model"]["budget"]["run_usd"]) == ("claude-code", 1)
     assert "sk-mine" not in json.dumps(agent)
@@ -227,7 +227,7 @@ def test_a_kept_demo_gets_no_second_month(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "service").mkdir()
     add_profile(tmp_path / "config.toml", Profile("demo", "http://127.0.0.1:9/v1", EnvToken("TOKEN")))
     service, done = Mock(spec=ServiceProcess, base_url="http://127.0.0.1:9/v1"), list[str]()
-    monkeypatch.setattr("app.demo.resume", lambda folder: World(folder, service, "", {}, is_resumed=True))
+    monkeypatch.setattr("app.demo.resume", lambda folder: World(folder, service, is_resumed=True))
     monkeypatch.setattr("app.demo.seed_month", lambda _: done.append("a month"))
     monkeypatch.setattr("app.demo.team_at_work", lambda *_: nullcontext())
 
