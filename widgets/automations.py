@@ -179,24 +179,20 @@ class RuleEditor(Widget):
 
     DEFAULT_CSS = Path(__file__).with_name("automations.tcss").read_text("utf-8")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.input = ParagraphInput(show_line_numbers=True, tab_behavior="focus", soft_wrap=True)
+
     def compose(self) -> ComposeResult:
-        yield ParagraphInput(show_line_numbers=True, tab_behavior="focus", soft_wrap=True)
+        yield self.input
         with VerticalScroll(can_focus=False):
             yield Static(markup=False)
 
-    @property
-    def text(self) -> str:
-        return self.query_one(ParagraphInput).text
-
     def fill(self, text: str) -> None:
         """Replace the text, with undo, and move the cursor to the first missing value."""
-        area = self.query_one(ParagraphInput)
-        area.replace(text, (0, 0), area.document.end)
+        self.input.replace(text, (0, 0), self.input.document.end)
         lines = enumerate(text.splitlines())
-        area.move_cursor(next(((row, line.index('""') + 1) for row, line in lines if '""' in line), (0, 0)))
-
-    def take_focus(self) -> None:
-        self.query_one(ParagraphInput).focus()
+        self.input.move_cursor(next(((row, line.index('""') + 1) for row, line in lines if '""' in line), (0, 0)))
 
     def show(self, result: RuleView | Mistake, now: datetime) -> None:
         quiet = STYLES["quiet"]

@@ -277,7 +277,6 @@ async def propose(
 
     Raises:
         CannotActError: Too many proposals are waiting.
-        StorageError: The state cannot be used.
     """
     state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
     manual = manual_occurrence(now, run)

@@ -90,11 +90,7 @@ class Bot:
     async def open(
         cls, settings: Settings, profile: Profile, say: Say, journal: Callable[[Decision], None] = lambda _: None
     ) -> Self:
-        """Open the profile's files and subscribe to their changes.
-
-        Raises:
-            TokenError: There is no usable token.
-        """
+        """Open the profile's files and subscribe to their changes; without a usable token, raise `TokenError`."""
         engine = await Engine.open(settings, profile, actor="bot:watch")
         async with AsyncExitStack() as stack:
             stack.push_async_callback(engine.close)
@@ -147,11 +143,7 @@ class Bot:
         return "POST", request.path, json.dumps(request.body(), indent=2, ensure_ascii=False)
 
     async def trigger(self, rule: Rule, run_id: str | None) -> None:
-        """Trigger a rule manually within its limits, on this run if it needs one.
-
-        Raises:
-            CannotActError: It needs a run, and this one is not cached.
-        """
+        """Trigger a rule manually within its limits, on this run if it needs one; `CannotActError` as in `preview`."""
         await self._runner.trigger(rule, await self._manual_occurrence(rule, run_id))
         if isinstance(rule.do, DoNotify):
             # If no bot is running, nothing else would deliver the message.

@@ -26,11 +26,7 @@ _FIX: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of 
 
 
 def check_schedule(on: OnSchedule, now: datetime) -> None:
-    """Check that a schedule is valid and fires at some time.
-
-    Raises:
-        ValueError: It is invalid or never fires; the message says why.
-    """
+    """Refuse a schedule that is invalid or never fires, with a `ValueError` that says why."""
     fields = on.cron.split()
     if len(fields) != _FIELDS:
         raise ValueError(f"{on.cron!r} is not a schedule: {_FIX}")

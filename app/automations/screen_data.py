@@ -118,11 +118,7 @@ class Approval(Struct, frozen=True):
 
 
 async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, ...]:
-    """Read the newest pending approvals of an engine's profile, oldest first.
-
-    Raises:
-        StorageError: The state cannot be read.
-    """
+    """Read the newest pending approvals of an engine's profile, oldest first."""
     rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
     waiting, now = (await engine.usable_state().open_decisions(outcome="waiting"))[-MAX_WAITING:], engine.clock()
     details = await engine.cache.details([decision.run_id for decision in waiting])
@@ -135,11 +131,7 @@ async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, 
 
 
 async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
-    """Read the rules of a profile with their state, and the pending approvals.
-
-    Raises:
-        StorageError: The state cannot be read.
-    """
+    """Read the rules of a profile with their state, and the pending approvals."""
     rules = rules_of(settings.automations, profile)
     states = await state.rule_states()
     waiting = await state.open_decisions(outcome="waiting")

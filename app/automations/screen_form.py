@@ -2,10 +2,10 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from contextlib import suppress
 from difflib import unified_diff
 from importlib import resources
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -16,7 +16,6 @@ from textual.widgets import TextArea
 
 from app.actions.drafts import FormDraft
 from app.actions.screen_fields import from_editor
-from app.automations.rule import Rule
 from app.automations.screen_data import RulesFile, view_of
 from app.automations.screen_sheets import ReplaySheet
 from app.automations.sentence import sentence
@@ -27,10 +26,13 @@ from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import safe_block, safe_text
 from app.engine.times import ago
-from app.profiles import ConfigError, Settings
-from widgets.automations import Mistake, RuleEditor
+from app.profiles import ConfigError
+from widgets.automations import Mistake, RuleEditor, RuleView
 from widgets.forms.dialog import FormButton, FormDialog, FormPhase, RequestPreview, bindings_of
 from widgets.kit import SecondPress, after_refresh
+
+if TYPE_CHECKING:
+    from app.automations.rule import Rule
 
 _WIDTHS: Final = [(0, "-narrow"), (110, "-wide")]
 DRAFT_AFTER_S: Final = 0.5
@@ -64,11 +66,7 @@ class AutomationForm(ModalScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = bindings_of(VERBS)
 
     def __init__(self, engine: Engine, file: RulesFile, tables: AutomationTables, name: str | None) -> None:
-        """Prepare; without a name it is a new rule.
-
-        Raises:
-            ConfigError: The file has no rule of that name.
-        """
+        """Prepare; without a name it is a new rule. A name that the file does not have raises `ConfigError`."""
         super().__init__()
         self._engine = engine
         self._file = file
@@ -83,6 +81,9 @@ class AutomationForm(ModalScreen[str | None]):
             # Shown by the app, since the form may already be closing.
             lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
         )
+        title = "New automation" if name is None else f"Automation: {safe_text(name, limit=60)}"
+        self._editor = RuleEditor()
+        self._dialog = FormDialog(title, [self._editor], self.VERBS, ("edit", "preview", "saved"))
         self._checking = CoalescedTask(self._check, self.run_worker)
         self._second_press = SecondPress()
         self._phase: FormPhase = "editing"
@@ -90,16 +91,7 @@ class AutomationForm(ModalScreen[str | None]):
         """The rule as typed; None: the text is not a rule."""
 
     def compose(self) -> ComposeResult:
-        title = "New automation" if self._name is None else f"Automation: {safe_text(self._name, limit=60)}"
-        yield FormDialog(title, [RuleEditor()], self.VERBS, ("edit", "preview", "saved"))
-
-    @property
-    def _dialog(self) -> FormDialog:
-        return self.query_one(FormDialog)
-
-    @property
-    def _editor(self) -> RuleEditor:
-        return self.query_one(RuleEditor)
+        yield self._dialog
 
     on_event = guarded_event
 
@@ -109,9 +101,9 @@ class AutomationForm(ModalScreen[str | None]):
         self._enter("editing")
         if draft is not None:
             when = ago(draft.saved_at, self._engine.clock())
-            self._dialog.note(safe_text(f"Your draft, typed {when}; press ^n for the file's version."), "warn")
+            self._dialog.note(f"Your draft, typed {when}; press ^n for the file's version.", "warn")
         else:
-            self._dialog.note(safe_text("Every key is in docs/use/automations.md; press ^t for a recipe."))
+            self._dialog.note("Every key is in docs/use/automations.md; press ^t for a recipe.")
         if self._name is not None:
             # If the editor cannot be opened, the text is edited in the form.
             self.call_after_refresh(self._edit)
@@ -129,27 +121,27 @@ class AutomationForm(ModalScreen[str | None]):
     async def action_forward(self) -> None:
         if self._phase == "preview":
             if not self._second_press.press():
-                self._dialog.did(safe_text("Check it, then press ^s again to save."), "warn")
+                self._dialog.did("Check it, then press ^s again to save.", "warn")
                 return
             self._enter("sending")
-            self._dialog.sending(safe_text("Writing…"))
+            self._dialog.sending("Writing…")
             self.run_worker(self._save())
             return
         await self._check()
         if self._rule is None:
-            self._dialog.note(safe_text("Cannot be saved yet: see the errors next to the text."), "bad")
-            self._editor.take_focus()
+            self._dialog.note("Cannot be saved yet: see the errors next to the text.", "bad")
+            self._editor.input.focus()
             return
         before = "" if self._name is None else self._original.strip()
-        diff = list(unified_diff(before.splitlines(), self._editor.text.strip().splitlines(), lineterm="", n=100))
+        diff = list(unified_diff(before.splitlines(), self._editor.input.text.strip().splitlines(), lineterm="", n=100))
         if not diff[2:]:
-            self._dialog.note(safe_text("Nothing has changed."))
+            self._dialog.note("Nothing has changed.")
             return
         effect = Content("Only this table changes. A running bot reloads the file and acts on new events only.")
         self.query_one(RequestPreview).show(
             "WRITE", safe_text(str(self._tables.file)), safe_block("\n".join(diff[3:])), effect
         )
-        self._dialog.note(safe_text(""))
+        self._dialog.note("")
         self._enter("preview")
 
     def action_back(self) -> None:
@@ -160,19 +152,19 @@ class AutomationForm(ModalScreen[str | None]):
 
     def action_fresh(self) -> None:
         self._editor.fill(self._original)
-        self._editor.take_focus()
-        self._dialog.note(safe_text("Loaded from the file; press ctrl+z for your version."))
+        self._editor.input.focus()
+        self._dialog.note("Loaded from the file; press ctrl+z for your version.")
 
     def action_edit(self) -> None:
         """Open the text in the user's editor, which takes over the terminal."""
         if problem := self._edit():
-            self._dialog.note(safe_text(problem), "warn")
+            self._dialog.note(problem, "warn")
 
     def _edit(self) -> str:
-        text, problem = from_editor(self.app, self._editor.text)
-        if not problem and text != self._editor.text.removesuffix("\n"):
+        text, problem = from_editor(self.app, self._editor.input.text)
+        if not problem and text != self._editor.input.text.removesuffix("\n"):
             self._editor.fill(text)
-        self._editor.take_focus()
+        self._editor.input.focus()
         return problem
 
     @work
@@ -182,17 +174,16 @@ class AutomationForm(ModalScreen[str | None]):
         recipes = resources.files("app.automations").joinpath("recipes.toml").read_text("utf-8")
         # Routes that are not configured become `default`.
         recipes = _ROUTE.sub(lambda match: match[0] if match[1] in routes else 'notify = "default"', recipes)
-        tables = [f"[[automations]]{part.rstrip()}\n" for part in recipes.split("[[automations]]")[1:]]
-        read = [(_read(table, settings, ()), table) for table in tables]
-        choices = [
-            (Content.assemble((rule.name, "bold"), f"\n   {sentence(rule, now)}"), table)
-            for rule, table in read
-            if isinstance(rule, Rule)
-        ]
+        choices = list[tuple[Content, str]]()
+        for part in recipes.split("[[automations]]")[1:]:
+            table = f"[[automations]]{part.rstrip()}\n"
+            with suppress(ConfigError):
+                rule = read_rule(table, settings)
+                choices.append((Content.assemble((rule.name, "bold"), f"\n   {sentence(rule, now)}"), table))
         text = await self.app.push_screen_wait(ChoiceSheet("Start from a recipe (ctrl+z to undo)", choices))
         if text is not None:
             self._editor.fill(text)
-            self._editor.take_focus()
+            self._editor.input.focus()
 
     async def action_replay(self) -> None:
         await self._check()
@@ -202,7 +193,7 @@ class AutomationForm(ModalScreen[str | None]):
     @on(TextArea.Changed)
     def _changed(self) -> None:
         self._dialog.banner(None)
-        self._draft.typed({"table": self._editor.text})
+        self._draft.typed({"table": self._editor.input.text})
         self._checking.ask()
         self.set_timer(DRAFT_AFTER_S, self._draft.flush)
 
@@ -210,7 +201,7 @@ class AutomationForm(ModalScreen[str | None]):
         self._phase = phase
         self._dialog.enter(phase, frozenset() if self.size.width >= ROOM_FOR_ALL else DISPENSABLE)
         if phase == "editing":
-            self._editor.take_focus()
+            self._editor.input.focus()
         elif phase == "preview":
             # Focus the preview, never the dangerous button.
             self.query_one(RequestPreview).focus()
@@ -219,42 +210,31 @@ class AutomationForm(ModalScreen[str | None]):
         self.refresh_bindings()
 
     async def _check(self) -> None:
-        text, now = self._editor.text, self._engine.clock()
+        text, now = self._editor.input.text, self._engine.clock()
         others = [name for name in self._tables.names if name != self._name]
-        rule = await asyncio.to_thread(_read, text, self._file.settings, others)
-        if text != self._editor.text:
-            return  # The newer text is being checked already.
-        if isinstance(rule, ConfigError):
-            self._rule = None
-            key = (rule.key or "").removeprefix("automations[1]").removeprefix(".")
-            line = f"line {rule.line}" if rule.line is not None else ""
-            self._editor.show(
-                Mistake(
-                    safe_text(", ".join(filter(None, (line, key)))),
-                    safe_text(rule.message[:1].upper() + rule.message[1:], limit=400),
-                    safe_text(rule.fix, limit=400),
-                ),
-                now,
-            )
+        rule: Rule | None = None
+        try:
+            rule = await asyncio.to_thread(read_rule, text, self._file.settings, others)
+        except ConfigError as error:
+            key = (error.key or "").removeprefix("automations[1]").removeprefix(".")
+            line = f"line {error.line}" if error.line is not None else ""
+            where = safe_text(", ".join(filter(None, (line, key))))
+            message = safe_text(error.message[:1].upper() + error.message[1:], limit=400)
+            result: RuleView | Mistake = Mistake(where, message, safe_text(error.fix, limit=400))
         else:
-            self._rule = rule
             rest = [other for other in self._file.settings.automations if other.name != self._name]
-            self._editor.show(view_of(rule, None, [*rest, rule], now), now)
+            result = view_of(rule, None, [*rest, rule], now)
+        if text == self._editor.input.text:  # Otherwise the newer text is being checked already.
+            self._rule = rule
+            self._editor.show(result, now)
 
     async def _save(self) -> None:
-        rule, text = self._rule, self._editor.text
+        rule, text = self._rule, self._editor.input.text
         try:
             self._file.use(await asyncio.to_thread(self._tables.save, self._name, text))
         except ConfigError as error:
             self._enter("editing")
-            self._dialog.banner(safe_text(str(error)))
+            self._dialog.banner(str(error))
             return
         await self._draft.done()
         self.dismiss(rule.name if rule is not None else None)
-
-
-def _read(text: str, settings: Settings, others: Sequence[str]) -> Rule | ConfigError:
-    try:
-        return read_rule(text, settings, others)
-    except ConfigError as error:
-        return error

@@ -1,4 +1,7 @@
-"""The `[[automations]]` tables as text: replaces or adds one with tomlkit, and leaves the rest of the file alone."""
+"""The `[[automations]]` tables as text: replaces or adds one with tomlkit, and leaves the rest of the file alone.
+
+Whatever cannot be read, found or changed raises `ConfigError`; the file is then left as it was.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,22 +31,13 @@ class AutomationTables(Struct, frozen=True):
     names: tuple[str, ...]
 
     def written(self, name: str) -> str:
-        """The text of the table of that name, with the comments below it.
-
-        Raises:
-            ConfigError: There is none.
-        """
+        """The text of the table of that name, with the comments below it."""
         index, only_table = self._index(name), tomlkit.document()
         only_table.append(_KEY, AoT([self._parsed()[1][index]]))
         return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
 
     def save(self, name: str | None, written: str) -> Settings:
-        """Replace the named rule's table in the file by `written`, or add it at the end; return the new settings.
-
-        Raises:
-            ConfigError: The text is more than one table, the file has no table of that name, has changed, cannot be
-                written, or would become invalid; it was left as it was.
-        """
+        """Replace the named rule's table in the file by `written`, or add it at the end; return the new settings."""
         ending = "\r\n" if "\r\n" in self.text else "\n"
         table_text = ending.join([*written.strip().splitlines(), ""])
         _one(table_text)
@@ -82,11 +76,7 @@ class AutomationTables(Struct, frozen=True):
 
 
 def read_tables(file: Path) -> AutomationTables:
-    """Read the automations of a file.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
+    """Read the automations of a file."""
     text = read_text(file) or ""
     tables = toml_values(file, text).get(_KEY)
     items = tables if isinstance(tables, list) else []
@@ -94,11 +84,7 @@ def read_tables(file: Path) -> AutomationTables:
 
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> Rule:
-    """Read the text of one automation's table; line numbers in errors are relative to this text.
-
-    Raises:
-        ConfigError: It has a mistake, or one of the others has the same name.
-    """
+    """Read the text of one automation's table; line numbers in errors are relative to this text."""
     (rule,) = read_rules(Table(Path("automation"), written, _one(written)), settings)
     if rule.name.casefold() in {name.casefold() for name in others}:
         raise ConfigError("another automation has this name.", fix="Choose another name.", key="name")

@@ -101,11 +101,7 @@ def bare_path(repository: SampleRepository, root: Path) -> Path:
 
 
 def make(repository: SampleRepository, root: Path) -> None:
-    """Create one bare repository below `root`.
-
-    Raises:
-        subprocess.CalledProcessError: git failed; its error output is in `stderr`.
-    """
+    """Create one bare repository below `root`."""
     with tempfile.TemporaryDirectory(prefix="runwarden-sample-") as folder:
         work = Path(folder)
         _git(work, "init", "--quiet", "--initial-branch=main", ".")

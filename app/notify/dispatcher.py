@@ -194,10 +194,7 @@ class Dispatcher:
 
 
 async def rule_alerts(state: State, since: datetime, command_line: str = "runwarden") -> list[Alert]:
-    """Alerts about automations that have waited for approval, reached a limit or paused themselves since then.
-
-    `command_line` starts a command that uses the same files.
-    """
+    """Alerts about automations that have waited for approval, reached a limit or paused themselves since then."""
     run, alerts = f"{command_line} automations", list[Alert]()
     for decision in await state.open_decisions(outcome="waiting"):
         text = f"{run} approve {decision.decision_id} sends: {decision.request_json or decision.reason}"

@@ -327,11 +327,7 @@ class Settings(Struct, frozen=True):
         return others[plain.index(name) % len(others)] if name in plain and len(colors) > 1 else ""
 
     def profile(self, name: str | None = None) -> Profile:
-        """The profile of that name; without one the default.
-
-        Raises:
-            ConfigError: There is no such profile, or none to choose.
-        """
+        """The profile of that name, or the default without one; if there is none, raise `ConfigError`."""
         wanted = name or self.default_profile
         if wanted is None and len(self.profiles) == 1:
             return self.profiles[0]

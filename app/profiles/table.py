@@ -133,11 +133,7 @@ class Table(Struct, frozen=True):
         return tuple(by_name.values())
 
     def fail(self, key: str, message: str, fix: str = "") -> NoReturn:
-        """Report a mistake in a key; the message may itself say ": write …" instead of a `fix`.
-
-        Raises:
-            ConfigError: Always, with file and line.
-        """
+        """Raise a mistake in a key; the message may itself say ": write …" instead of a `fix`."""
         if not fix and (form := message.partition(": write "))[1]:
             message, fix = f"{form[0]}.", f"Write {form[2]}"
         raise self.mistake(key, message, fix)

@@ -42,11 +42,7 @@ class Token:
     __slots__ = ("_value",)
 
     def __init__(self, value: str) -> None:
-        """Refuse a value that cannot be sent.
-
-        Raises:
-            TokenError: The value cannot be a bearer token.
-        """
+        """Refuse a value that cannot be sent as a bearer token, with a `TokenError`."""
         if not value:
             raise TokenError("The token is empty.", fix="Create one on the service's page: Settings, API tokens.")
         if len(value) > _MAX_TOKEN:

@@ -40,11 +40,7 @@ class MistakeError(ValueError):
 
 
 def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -> None:
-    """Refuse a placeholder that is never filled.
-
-    Raises:
-        MistakeError: A text holds one.
-    """
+    """Refuse a placeholder that is never filled, with a `MistakeError`."""
     for name in (name for text in texts for name in re.findall(r"\{([^{}]*)\}", text)):
         if name not in known:
             there_are = ", ".join(f"{{{name}}}" for name in known)
@@ -61,11 +57,7 @@ class QuietHours(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Hours as users write them: `22:00-07:00`; None: the text is empty.
-
-        Raises:
-            ValueError: The text is not such hours; the message shows an example.
-        """
+        """Hours as users write them: `22:00-07:00`; None: the text is empty. Anything else raises `ValueError`."""
         if not text.strip():
             return None
         if parts := re.fullmatch(r"\s*(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})\s*", text):
