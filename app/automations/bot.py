@@ -19,7 +19,7 @@ from typing import Final, Self, get_args
 from app.api.network import Network, send_heartbeat
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts
-from app.automations.occurrences import Observer, RunFacts, manual_occurrence
+from app.automations.occurrences import Observer, manual_occurrence
 from app.automations.rule import (
     DoCommand,
     DoNotify,
@@ -189,7 +189,7 @@ class Bot:
             state=self.state,
             responses=ResponseRunner(engine, hidden),
             observer=Observer(
-                RunFacts(engine.cache, engine.ledger, engine.extension.reason, engine.extension.turns_now), incidents
+                engine.cache, engine.ledger, incidents, engine.extension.reason, engine.extension.turns_now
             ),
             journal=self._journal,
             clock=engine.clock,

@@ -63,17 +63,56 @@ class Seen(Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class RunFacts:
-    """Facts of a run that its row does not contain: the reason for its outcome, its results and its labels."""
+class Observer:
+    """Reads one profile's cache and ledger, and asks the service for what a run's row does not contain."""
 
     cache: Cache
     ledger: Ledger
+    incidents: IncidentReader
     ask_reason: Callable[[str], Awaitable[str]] | None = None
     """Asks the service for a reason that is missing in its list; returns an empty text if there is none."""
     ask_turns: Callable[[str], Awaitable[RunTurns | None]] | None = None
     """Asks the service for the run's turns; returns None if it does not answer."""
     questions: int = MAX_QUESTIONS
     """How many more requests may be sent."""
+    watermark: Watermark = slot(default_factory=Watermark)
+    """The changes of status up to here have been decided."""
+    _file: int = 0
+    """The cache file that the watermark belongs to."""
+
+    async def observe(self, now: datetime) -> Seen:
+        """The possible triggers of rules now; of the changes of status, those since the watermark."""
+        cache = self.cache
+        if self._file != cache.opened:
+            self._file, self.watermark = cache.opened, Watermark()
+        self.questions = MAX_QUESTIONS
+        batch = await cache.changes(self.watermark, since=now - HISTORY, limit=MAX_CHANGES)
+        # Fetched history and a first look need no warning: nothing in them had to be decided.
+        if self.watermark.transition and sum(change.after > EPOCH for change in batch.changes) >= MAX_CHANGES:
+            log.warning("more than %s runs changed at once: the oldest were passed over", MAX_CHANGES)
+        hosts, _, stuck = await cache.states()
+        return Seen(
+            now,
+            batch.changes,
+            batch.ahead,
+            stuck,
+            await self.incidents.read(hosts, now),
+            await self.ledger.unresolved(),
+            batch.watermark,
+        )
+
+    async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:
+        """The time, by the service's clock, since which occurrences are news to the rule; None: it cannot look yet.
+
+        Before the rule's first look, this is the time of the newest cached run; the first look finds only history.
+        """
+        if state.news_from is not None or not isinstance(rule.on, OnRun | OnStuck | OnHealth):
+            return state.news_from or state.since
+        cache, subject = self.cache, "health" if isinstance(rule.on, OnHealth) else "runs"
+        (answered_at,) = (link.last_ok_at for link in await cache.links() if link.subject == subject)
+        if answered_at is None or answered_at < state.since:
+            return None
+        return await cache.newest_creation() or EPOCH
 
     async def meets(self, on: OnRun, occurrence: Occurrence) -> bool | None:
         """Whether a run that changed its status meets a rule's conditions; None: not known yet."""
@@ -132,51 +171,6 @@ def reason_of(received: dict[str, object]) -> str:
             case dict(inner) if reason := reason_of(inner):
                 return reason
     return ""
-
-
-@dataclass(slots=True)
-class Observer:
-    """Reads one profile's cache and ledger; of the changes of status, those since the watermark."""
-
-    run_facts: RunFacts
-    incidents: IncidentReader
-    watermark: Watermark = slot(default_factory=Watermark)
-    _file: int = 0
-    """The cache file that the watermark belongs to."""
-
-    async def observe(self, now: datetime) -> Seen:
-        """The possible triggers of rules now."""
-        cache = self.run_facts.cache
-        if self._file != cache.opened:
-            self._file, self.watermark = cache.opened, Watermark()
-        self.run_facts.questions = MAX_QUESTIONS
-        batch = await cache.changes(self.watermark, since=now - HISTORY, limit=MAX_CHANGES)
-        # Fetched history and a first look need no warning: nothing in them had to be decided.
-        if self.watermark.transition and sum(change.after > EPOCH for change in batch.changes) >= MAX_CHANGES:
-            log.warning("more than %s runs changed at once: the oldest were passed over", MAX_CHANGES)
-        hosts, _, stuck = await cache.states()
-        return Seen(
-            now,
-            batch.changes,
-            batch.ahead,
-            stuck,
-            await self.incidents.read(hosts, now),
-            await self.run_facts.ledger.unresolved(),
-            batch.watermark,
-        )
-
-    async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:
-        """The time, by the service's clock, since which occurrences are news to the rule; None: it cannot look yet.
-
-        Before the rule's first look, this is the time of the newest cached run; the first look finds only history.
-        """
-        if state.news_from is not None or not isinstance(rule.on, OnRun | OnStuck | OnHealth):
-            return state.news_from or state.since
-        cache, subject = self.run_facts.cache, "health" if isinstance(rule.on, OnHealth) else "runs"
-        (answered_at,) = (link.last_ok_at for link in await cache.links() if link.subject == subject)
-        if answered_at is None or answered_at < state.since:
-            return None
-        return await cache.newest_creation() or EPOCH
 
 
 def due(rule: Rule, since: datetime, last_due: datetime | None, now: datetime) -> list[datetime]:

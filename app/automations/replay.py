@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from app.automations.acting import NoEffects
 from app.automations.fire_times import upcoming
-from app.automations.occurrences import RunFacts, Seen, occurrences
+from app.automations.occurrences import Observer, Seen, occurrences
 from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuck, OnUnknownAction, Rule, lasts
 from app.automations.runner import Runner
 from app.engine.engine import Engine
 from app.engine.times import local_moment
 from app.health.facts import Incident, incidents, longest_gap
-from app.notify.watch import WHOLE
+from app.notify.watch import WHOLE, IncidentReader
 from storage.database import make_fast
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
@@ -77,9 +77,15 @@ async def replay(
     ahead = await cache.run_clock_ahead()
     complete_since = (await cache.coverage()).complete_since
     batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
-    gap = longest_gap(engine.profile.poll.health_s)
+    incidents = IncidentReader.of(cache, engine.settings, engine.profile)
+    gap = longest_gap(incidents.health_s)
     playback = partial(
         Playback,
+        cache,
+        engine.ledger,
+        incidents,
+        ask_turns=turns_of,
+        questions=MAX_CHANGES,
         since=since,
         until=now,
         changes=tuple(change for change in batch.changes if since <= change.happened(ahead) <= now),
@@ -87,12 +93,9 @@ async def replay(
         stuck=await cache.past_stuck(since) if OnStuck in kinds else (),
         spans=await cache.health_spans(now - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
         unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
-        healthy_words=frozenset(engine.settings.console.health_ok),
-        hold=timedelta(seconds=engine.settings.notify.hold_s),
         runs_since=None if complete_since is None else complete_since - ahead,
-        run_facts=RunFacts(cache, engine.ledger, ask_turns=turns_of, questions=MAX_CHANGES),
     )
-    playbacks, tallies, runners = [playback(rule) for rule in rules], [_Tally() for _ in rules], list[Runner]()
+    playbacks, tallies, runners = [playback(rule=rule) for rule in rules], [_Tally() for _ in rules], list[Runner]()
 
     def clock() -> datetime:
         return reached_at
@@ -137,9 +140,9 @@ class _Tally:
             del self.newest[next(iter(self.newest))]
 
 
-@dataclass(slots=True)
-class Playback:
-    """Takes the place of the runner's observer: returns the past of one period that one rule would have seen."""
+@dataclass(slots=True, kw_only=True)
+class Playback(Observer):
+    """Shows the runner the past of one period, as one rule would have seen it."""
 
     rule: Rule
     since: datetime
@@ -150,16 +153,11 @@ class Playback:
     spans: Sequence[HealthSpan]
     """Spans of the code hosts' health, sorted by platform."""
     unknown: Sequence[UnknownSpan]
-    healthy_words: frozenset[str]
-    hold: timedelta
     runs_since: datetime | None
     """The time since when the cache contains every run. None: unknown."""
-    run_facts: RunFacts
-    watermark: Watermark = field(default_factory=Watermark)
-    """The number of changes that have been decided."""
 
     async def observe(self, now: datetime) -> Seen:
-        """The changes since the watermark, and the rule's other possible triggers at that time."""
+        """The changes since the watermark, which counts them, and the rule's other possible triggers at that time."""
         begin = end = self.watermark.transition
         while end < len(self.changes) and self.changes[end].happened(self.ahead) <= now:
             end += 1
@@ -169,7 +167,7 @@ class Playback:
                 there = (spell for spell in self.stuck if spell.at <= now <= spell.until)
                 return replace(seen, stuck=tuple(replace(spell.run, last_seen_at=now + self.ahead) for spell in there))
             case OnHealth():
-                return replace(seen, incidents=tuple(self._incidents(now)))
+                return replace(seen, incidents=tuple(self._past_incidents(now)))
             case OnUnknownAction():
                 spans = (
                     spell for spell in self.unknown if spell.since <= now and (spell.until is None or now < spell.until)
@@ -177,7 +175,7 @@ class Playback:
                 return replace(seen, unknown=tuple(spell.action for spell in spans))
         return seen
 
-    async def news_from(self, _rule: Rule, _state: RuleState) -> datetime:
+    async def news_from(self, rule: Rule, state: RuleState) -> datetime:  # noqa: ARG002
         """Everything in the period is news."""
         return EPOCH
 
@@ -205,8 +203,11 @@ class Playback:
             case OnStuck():
                 moments = (spell.at for spell in self.stuck)
             case OnHealth(lasting=lasting):
-                spans = ((span.start, span.start + lasting, span.start + self.hold, span.end) for span in self.spans)
-                begins = {incident.start for incident in self._incidents(self.until)}
+                spans = (
+                    (span.start, span.start + lasting, span.start + self.incidents.hold, span.end)
+                    for span in self.spans
+                )
+                begins = {incident.start for incident in self._past_incidents(self.until)}
                 moments = (*chain.from_iterable(spans), *(begin + lasting for begin in begins))
             case OnUnknownAction(older=older):
                 moments = (max(spell.since, spell.action.created_at + older) for spell in self.unknown)
@@ -219,7 +220,7 @@ class Playback:
         yield from sorted(times)
         yield self.until
 
-    def _incidents(self, now: datetime) -> Iterator[Incident]:
+    def _past_incidents(self, now: datetime) -> Iterator[Incident]:
         past = (replace(span, end=min(span.end, now)) for span in self.spans if span.start <= now)
         for _, own in groupby(past, lambda span: span.platform):
-            yield from incidents(tuple(own), self.healthy_words, self.hold)
+            yield from incidents(tuple(own), self.incidents.healthy_words, self.incidents.hold)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,7 +21,7 @@ from app.automations.acting import (
     shown,
 )
 from app.automations.fire_times import upcoming
-from app.automations.occurrences import SKEW, RunFacts, Seen, changed_since, due, occurrences
+from app.automations.occurrences import SKEW, Observer, Seen, changed_since, due, occurrences
 from app.automations.rule import (
     DoCommand,
     DoNotify,
@@ -41,7 +41,6 @@ from app.engine.text import plural
 from app.engine.times import rfc3339
 from storage.errors import StorageError
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
-from storage.records.following import Watermark
 from storage.state import State
 
 log = logging.getLogger(__name__)
@@ -52,20 +51,6 @@ RESOLVED_WITHIN: Final = timedelta(days=31)
 """How long to look for a decision's unknown outcome in the ledger."""
 MAX_WAIT: Final = timedelta(seconds=10)
 """How often queued, waiting and failed decisions are checked."""
-
-
-class TriggerSource(Protocol):
-    """Shows a runner the possible triggers of its rules, now or in the past."""
-
-    run_facts: RunFacts
-    watermark: Watermark
-    """The changes of status up to here have been decided."""
-
-    async def observe(self, now: datetime) -> Seen:
-        """The possible triggers of rules at this time; of the changes of status, those since the watermark."""
-
-    async def news_from(self, rule: Rule, state: RuleState, /) -> datetime | None:
-        """The time since which matches are news to the rule; None: it cannot look yet."""
 
 
 @dataclass(slots=True)
@@ -102,7 +87,7 @@ class Runner:
     rules: tuple[Rule, ...]
     state: State
     responses: ResponseRunner | NoEffects
-    observer: TriggerSource
+    observer: Observer
     journal: Callable[[Decision], None]
     clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
@@ -207,7 +192,7 @@ class Runner:
             self._next[rule.name] = next(upcoming(rule, state.since, seen.now), datetime.max.replace(tzinfo=UTC))
         if news_from is None:
             return not isinstance(rule.on, OnRun)  # It will see these changes again, as history.
-        is_complete, run_facts = True, self.observer.run_facts
+        is_complete, observer = True, self.observer
         candidates = {occurrence.identity: occurrence for occurrence in occurrences(rule, seen, state.since, news_from)}
         # Look up new occurrences only: a lasting one, such as a stuck run, would be looked up every time.
         new = tuple(identity for identity in candidates if identity not in self._known.get(rule.name, ()))
@@ -216,10 +201,10 @@ class Runner:
             is_met: bool | None = True
             if not state.is_new and isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
                 # Read labels last, for runs that meet all other conditions.
-                is_met = await run_facts.is_labelled(occurrence.facts["run.id"], rule.on.scope)
+                is_met = await observer.is_labelled(occurrence.facts["run.id"], rule.on.scope)
             if is_met and not state.is_new and isinstance(rule.on, OnRun):
                 is_late = seen.now - occurrence.at > rule.catch_up
-                is_met = not rule.on.needs_results if is_late else await run_facts.meets(rule.on, occurrence)
+                is_met = not rule.on.needs_results if is_late else await observer.meets(rule.on, occurrence)
             if is_met is None:  # Its results cannot be fetched now.
                 is_complete = False
                 del candidates[occurrence.identity]
@@ -237,7 +222,7 @@ class Runner:
             conversation = await self.state.conversation(run_id)
             facts = dict(occurrence.facts)
             if any("run.reason" in names_in(text) for text in texts_of(rule.do)):
-                facts["run.reason"] = await self.observer.run_facts.reason(run_id)
+                facts["run.reason"] = await self.observer.reason(run_id)
             occurrence = replace(occurrence, conversation=conversation, facts=facts)
 
         program = self._running(rule.name)
@@ -267,7 +252,7 @@ class Runner:
             return None
         if (run_id := await self.state.last_result(rule.name, conversation)) is None:
             return None
-        detail = await self.observer.run_facts.cache.detail(run_id)
+        detail = await self.observer.cache.detail(run_id)
         return run_id if detail is not None and not detail.is_final and detail.presence != "lost" else None
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
@@ -308,13 +293,13 @@ class Runner:
                 log.warning("%s is paused: %s", rule.name, why)
 
     async def _settle_unknown(self, now: datetime) -> None:
-        facts = self.observer.run_facts
-        version = await facts.ledger.data_version()
+        ledger = self.observer.ledger
+        version = await ledger.data_version()
         if version == self._ledger_version and not self._has_unknown:
             return
         self._has_unknown = False
         for decision in await self.state.unknown_decisions(now - RESOLVED_WITHIN):
-            action = await facts.ledger.action(decision.action_id or "")
+            action = await ledger.action(decision.action_id or "")
             if action is None or (result := result_of(action)).outcome == "unknown":
                 self._has_unknown = True
                 continue
@@ -362,7 +347,7 @@ class Runner:
         return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
 
     async def _send_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
-        detail = await self.observer.run_facts.cache.detail(decision.run_id)
+        detail = await self.observer.cache.detail(decision.run_id)
         changed = changed_since(decision.occurrence, seen, None if detail is None else detail.run)
         # The time of the approval was chosen by hand, so age and quiet hours do not matter.
         approved = replace(rule, needs_approval=False, quiet=None)
@@ -384,7 +369,7 @@ class Runner:
         if not is_paused and (is_quiet(rule, now) or active_run is not None):
             return
         occurrence = decision.occurrence
-        cache = self.observer.run_facts.cache
+        cache = self.observer.cache
         last_run = await cache.detail(await self.state.last_result(rule.name, conversation) or "")
         if rule.overlap == "queue" and last_run is not None and last_run.run.updated_at is not None:
             # It is late only since the run that it waited for has ended.

@@ -10,7 +10,7 @@ import pytest
 
 from app.api.requests import StartRun, WriteRequest
 from app.automations.acting import ActingResult, CannotActError
-from app.automations.occurrences import Observer, RunFacts
+from app.automations.occurrences import Observer
 from app.automations.rule import DoCommand, Rule
 from app.automations.runner import Runner
 from app.notify.watch import IncidentReader
@@ -63,7 +63,7 @@ class Place(World):
             rules=parse(Path("/etc/config.toml"), text).automations,
             state=self.state,
             responses=self.acts,
-            observer=Observer(RunFacts(self.cache, self.ledger), incidents),
+            observer=Observer(self.cache, self.ledger, incidents),
             journal=self.journal.append,
             clock=self,
         )

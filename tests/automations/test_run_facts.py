@@ -124,7 +124,7 @@ async def test_what_the_list_does_not_say_is_asked_of_the_results(place: Place) 
         return f"{run_id} does not compile"
 
     runner = place.runner(rule(do=SAYS, limit="{ per_hour = 100 }"))
-    runner.observer.run_facts.ask_reason = tell
+    runner.observer.ask_reason = tell
     await runner.decide_and_act()
     place.move(minutes=1)
     cache = place.cache
