@@ -138,10 +138,9 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
     bot = await working_process(state, now)
     views = []
     for rule in rules:
-        journal = await state.journal(rule.name, limit=STRIP)
+        view = view_of(rule, states.get(rule.name), rules, now, settings.notify.silent)
         count = sum(decision.rule == rule.name for decision in waiting)
-        view = view_of(rule, states.get(rule.name), rules, now, settings.notify.silent, journal=journal, waiting=count)
-        views.append(view)
+        views.append(replace(view, journal=await state.journal(rule.name, limit=STRIP), waiting=count))
     read = states.get(AT_WORK)
     is_outdated = bot is not None and read is not None and read.fingerprint != fingerprint_of(rules)
     badge, hint = Badge("●", "a bot is at work:", "good"), f"process {bot}"
@@ -154,27 +153,18 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
 
 
 def view_of(
-    rule: Rule,
-    state: RuleState | None,
-    rules: Sequence[Rule],
-    now: datetime,
-    silent: Collection[str] = (),
-    *,
-    journal: tuple[Decision, ...] = (),
-    waiting: int = 0,
+    rule: Rule, state: RuleState | None, rules: Sequence[Rule], now: datetime, silent: Collection[str] = ()
 ) -> RuleView:
     """Return a rule in words, with its next times."""
-    paused = state.paused if state is not None else None
+    paused, since = (None, None) if state is None else (state.paused, state.since)
     return RuleView(
         rule.name,
         "off" if not rule.is_on else "paused" if paused else "on",
         safe_text(sentence(rule, now), limit=1_000),
         safe_text(limits(rule), limit=1_000),
         safe_text(paused or ""),
-        tuple(islice(upcoming(rule, state.since if state is not None else now, now), UPCOMING)),
-        journal,
-        waiting,
-        tuple(safe_text(line) for line in warnings(rule, rules, now, silent)),
-        _ON_RUN.get(type(rule.do), ""),
-        state.since if state is not None else None,
+        tuple(islice(upcoming(rule, since or now, now), UPCOMING)),
+        warnings=tuple(safe_text(line) for line in warnings(rule, rules, now, silent)),
+        on_run=_ON_RUN.get(type(rule.do), ""),
+        since=since,
     )
