@@ -75,11 +75,10 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
     """Close an invitation: its code no longer works, and a waiting mail is not sent."""
     with admin.change("invitation.withdraw") as change:
         is_withdrawn = invitations.withdraw(change.connection, invitation_id, now_micros())
-        required(is_withdrawn, "open invitation", invitation_id, "service invitation list")
-        invitation = invitations.by_id(change.connection, invitation_id)
-        change.target = invitation_id
-        change.organization_id = None if invitation is None else invitation.organization_id
-    admin.show_rows("invitations", [] if invitation is None else [_invitation(invitation)])
+        withdrawn = invitations.by_id(change.connection, invitation_id) if is_withdrawn else None
+        row = required(withdrawn, "open invitation", invitation_id, "service invitation list")
+        change.target, change.organization_id = invitation_id, row.organization_id
+    admin.show_rows("invitations", [_invitation(row)])
 
 
 member = AdminGroup("member", help="Members, who may sign in on the page with their address.")

@@ -68,7 +68,6 @@ class GitHub:
         return [_pull_request(document) for document in documents if self._is_of(document, branch)]
 
     def pull_request(self, number: int) -> PullRequest:
-        """Return the pull request with a number."""
         return _pull_request(self.http.document("GET", f"{self.repository}/pulls/{number}"))
 
     def open(self, branch: str, base: str, title: str, body: str, *, is_draft: bool) -> PullRequest:
@@ -88,7 +87,6 @@ class GitHub:
         return _pull_request(created)
 
     def update(self, number: int, body: str) -> None:
-        """Replace a pull request's text."""
         self.http.document("PATCH", f"{self.repository}/pulls/{number}", {"body": body})
 
     def set_status(self, sha: str, _branch: str, context: str, state: State, text: str, url: str | None = None) -> None:
@@ -103,12 +101,10 @@ class GitHub:
             self.http.document("POST", f"{self.repository}/statuses/{sha}", document)
 
     def reviews(self, number: int) -> list[PostedText]:
-        """Return all reviews with their bodies."""
         where = f"{self.repository}/pulls/{number}/reviews"
         return [_posted(where, document) for document in self.http.pages(where)]
 
     def threads(self, number: int) -> list[Thread]:
-        """Return all threads at lines."""
         nodes: list[Mapping[str, Any]] = []
         after = None
         for _ in range(_MAX_PAGES):
@@ -160,17 +156,14 @@ class GitHub:
         return [_posted(f"{self.repository}/issues/comments", document) for document in documents]
 
     def comment(self, issue: int, body: str) -> PostedText:
-        """Comment on an issue."""
         created = self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body})
         return _posted(f"{self.repository}/issues/comments", created)
 
     def edit(self, posted: PostedText, body: str) -> None:
-        """Replace one of the service's texts."""
         is_review = posted.path.startswith(f"{self.repository}/pulls/")
         self.http.document("PUT" if is_review else "PATCH", posted.path, {"body": body})
 
     def resolve(self, _number: int, thread: Thread, *, is_resolved: bool = True) -> None:
-        """Mark a thread as resolved, or as open again."""
         self._query(_RESOLVE % ("resolve" if is_resolved else "unresolve"), {"id": thread.id})
 
     def _is_of(self, document: Mapping[str, Any], branch: str) -> bool:

@@ -22,11 +22,9 @@ class GitLab:
         self._project = f"/projects/{quote(path, safe='')}"
 
     def account(self) -> str:
-        """Return the name of the token's account."""
         return str(self._http.document("GET", "/user").get("username"))
 
     def pull_requests(self, branch: str) -> list[PullRequest]:
-        """Return the merge requests of a branch of this project, newest first."""
         query = {"source_branch": branch, "state": "all", "order_by": "created_at", "sort": "desc"}
         documents = self._http.pages(f"{self._project}/merge_requests", **query)
         # A fork may have a branch with the same name.
@@ -34,11 +32,9 @@ class GitLab:
         return [_merge_request(document) for document in own]
 
     def pull_request(self, number: int) -> PullRequest:
-        """Return the merge request with a number."""
         return _merge_request(self._http.document("GET", f"{self._project}/merge_requests/{number}"))
 
     def open(self, branch: str, base: str, title: str, body: str, *, is_draft: bool) -> PullRequest:
-        """Open a merge request; if the branch has an open one, return that."""
         title = f"{'Draft: ' if is_draft else ''}{title}"
         document = {"source_branch": branch, "target_branch": base, "title": title, "description": body}
         try:
@@ -51,11 +47,9 @@ class GitLab:
         return _merge_request(created)
 
     def update(self, number: int, body: str) -> None:
-        """Replace a merge request's text."""
         self._http.document("PUT", f"{self._project}/merge_requests/{number}", {"description": body})
 
     def set_status(self, sha: str, branch: str, context: str, state: State, text: str, url: str | None = None) -> None:
-        """Set a commit's status, unless the commit already has it."""
         document = {"state": _STATES[state], "ref": branch, "name": context, "description": text[:_MAX_DESCRIPTION]}
         document |= {"target_url": url} if url else {}
         try:
@@ -73,7 +67,6 @@ class GitLab:
         return self._notes(f"merge_requests/{number}")
 
     def threads(self, number: int) -> list[Thread]:
-        """Return all discussions at lines."""
         discussions = self._http.pages(f"{self._project}/merge_requests/{number}/discussions")
         return [
             Thread(
@@ -115,16 +108,13 @@ class GitLab:
         return self._notes(f"issues/{issue}", since)
 
     def comment(self, issue: int, body: str) -> PostedText:
-        """Comment on an issue."""
         where = f"issues/{issue}"
         return self._posted(where, self._http.document("POST", f"{self._project}/{where}/notes", {"body": body}))
 
     def edit(self, posted: PostedText, body: str) -> None:
-        """Replace the text of one of the service's notes."""
         self._http.document("PUT", posted.path, {"body": body})
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
-        """Mark a discussion as resolved, or as open again."""
         where = f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
         self._http.document("PUT", where, {"resolved": is_resolved})
 

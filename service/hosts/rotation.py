@@ -96,9 +96,7 @@ class TokenRotation:
             mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
             connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
             connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
-            row = record_of(connection, RotatedToken, host_tokens, mine)
-        if row is None:
-            return
+            (row,) = records_of(connection, RotatedToken, host_tokens, mine)
         lost = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"
         lost += f": create a new token at {host.host}, and set it there"
         if row.is_lost:

@@ -3,21 +3,13 @@
 import logging
 import platform
 import time
-from collections import Counter as Counts
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any, Final
 
+import prometheus_client as prometheus
 import sqlalchemy as sa
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Histogram,
-    Info,
-    ProcessCollector,
-    disable_created_metrics,
-    generate_latest,
-)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -67,36 +59,36 @@ class ServiceMetrics(Collector):
         self._clock = clock
         self._worker_ttl_s = worker_ttl_s
         # The times at which series began would double their number, and nothing uses them.
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         # Not the global registry, which would also show the metrics of libraries.
-        self._registry = CollectorRegistry()
-        self._requests = Counter(
+        self._registry = prometheus.CollectorRegistry()
+        self._requests = prometheus.Counter(
             "runwarden_http_requests",
             "Requests answered by this process, by the template of their path.",
             ("method", "route", "status"),
             registry=self._registry,
         )
-        self._durations = Histogram(
+        self._durations = prometheus.Histogram(
             "runwarden_http_request_duration_seconds",
             "From a request's head to the end of its answer.",
             ("method", "route"),
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
             registry=self._registry,
         )
-        self._deliveries = Counter(
+        self._deliveries = prometheus.Counter(
             "runwarden_webhook_deliveries",
             "Deliveries of code hosts to this process, by decision.",
             ("platform", "result"),
             registry=self._registry,
         )
-        build = Info("runwarden_build", "What runs here.", registry=self._registry)
+        build = prometheus.Info("runwarden_build", "What runs here.", registry=self._registry)
         try:
             version = metadata.version(DISTRIBUTION)
         except metadata.PackageNotFoundError:
             version = "unknown"
         kind = "sqlite" if database.is_sqlite else "postgresql"
         build.info({"version": version, "python": platform.python_version(), "database": kind})
-        ProcessCollector(registry=self._registry)
+        prometheus.ProcessCollector(registry=self._registry)
         # In this order: at a scrape, `collect` updates the counters that the next two show.
         self._registry.register(self)
         self._ended = _EndedTurns(self._registry, clock())
@@ -119,7 +111,7 @@ class ServiceMetrics(Collector):
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus's text format; this queries the database."""
-        return generate_latest(self._registry)
+        return prometheus.generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the database's figures; while it does not answer, only that it is down."""
@@ -144,12 +136,12 @@ class ServiceMetrics(Collector):
             self._used.catch_up(connection, now // DAY_MICROS)
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
             ending = endings.soon(connection, now)[:_ENDINGS]
-            outages = Counts[str]()
+            outages = Counter[str]()
             for outage, number in ProviderOutages(connection).waiting(connection):
                 outages[label(outage.shown)] += number
         # A line for each label: those whose turns wait longest, and one for all others. That one always exists, so that
         # a sum over the organizations always has a value.
-        waiting, at_work, oldest = Counts[str](), Counts[str](), dict[str, int]()
+        waiting, at_work, oldest = Counter[str](), Counter[str](), dict[str, int]()
         for number, share in enumerate(shares):
             name = label(share.organization) if number < _ORGANIZATIONS else OTHERS
             waiting[name] += share.waiting
@@ -198,18 +190,18 @@ def operators_token(variable: str, environment: Mapping[str, str]) -> str | None
 class _EndedTurns:
     """Counts, once each, the turns that end on any worker while this process runs."""
 
-    def __init__(self, registry: CollectorRegistry, now: int) -> None:
+    def __init__(self, registry: prometheus.CollectorRegistry, now: int) -> None:
         self._began = self._read_until = now
         self._seen: dict[tuple[str, int], int] = {}
         """Turns that were counted, and when they ended; forgotten when they can no longer be read again."""
-        self._lasted = Histogram(
+        self._lasted = prometheus.Histogram(
             "runwarden_turn_duration_seconds",
             "From a worker's first attempt at a turn until it finishes.",
             ("outcome",),
             buckets=_TURN_S,
             registry=registry,
         )
-        self._waited = Histogram(
+        self._waited = prometheus.Histogram(
             "runwarden_turn_wait_seconds",
             "From the acceptance of a turn to a worker's first attempt at it.",
             buckets=_TURN_S,
@@ -237,15 +229,19 @@ class _EndedTurns:
 class _ModelUsage:
     """Counts the models' tokens and cost that agents on any worker use while this process runs."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: prometheus.CollectorRegistry) -> None:
         self._first_day = 0
         self._seen: dict[tuple[str, str, int], UsageFigures] | None = None
         """The usage at the last scrape; None before the first one, since earlier usage is not counted."""
         self._named: set[tuple[str, str]] = set()
         labels = ("organization", "agent")
         kinds = (*labels, "kind")
-        self._tokens = Counter("runwarden_model_tokens", "Tokens that models counted.", kinds, registry=registry)
-        self._cost = Counter("runwarden_model_cost_usd", "US dollars, at known prices.", labels, registry=registry)
+        self._tokens = prometheus.Counter(
+            "runwarden_model_tokens", "Tokens that models counted.", kinds, registry=registry
+        )
+        self._cost = prometheus.Counter(
+            "runwarden_model_cost_usd", "US dollars, at known prices.", labels, registry=registry
+        )
 
     def catch_up(self, connection: sa.Connection, today: int) -> None:
         """Count the usage since the last scrape; the deletion of a run lowers no counter."""

@@ -56,7 +56,6 @@ class OtlpTracer(Tracer):
         self._propagator = TraceContextTextMapPropagator()
 
     def instrument_app(self, app: FastAPI) -> None:
-        """Trace the requests to an application."""
         FastAPIInstrumentor.instrument_app(
             app, tracer_provider=self._provider, excluded_urls=_UNTRACED, exclude_spans=["receive", "send"]
         )
@@ -67,20 +66,17 @@ class OtlpTracer(Tracer):
         SQLAlchemyInstrumentor().instrument(engine=database.engine, tracer_provider=self._provider, skip_dep_check=True)
 
     def parent(self) -> str | None:
-        """Return the present span as a W3C `traceparent`."""
         carrier: dict[str, str] = {}
         self._propagator.inject(carrier)
         return carrier.get(_PARENT)
 
     def turn(self, parent: str | None, fields: Mapping[str, str | int]) -> AbstractContextManager[Any]:
-        """Trace one attempt at a turn, as a child of the span that queued it."""
         context = self._propagator.extract({} if parent is None else {_PARENT: parent}, Context())
         attributes = {f"runwarden.{key}": value for key, value in fields.items()}
         return self.step("turn", context=context, kind=SpanKind.CONSUMER, attributes=attributes)
 
     @contextmanager
     def agent(self, agent: Agent, run: Run, meter: TurnMeter, log: Path) -> Iterator[None]:
-        """Trace an agent, with its calls of models and tools (OpenTelemetry's conventions for generative AI)."""
         model = agent.options.model
         known = {
             "gen_ai.operation.name": "invoke_agent",
@@ -138,20 +134,17 @@ class OtlpTracer(Tracer):
             span.end(ended or began)
 
     def ended(self, outcome: str) -> None:
-        """Note how the attempt ended."""
         span = trace.get_current_span()
         span.set_attribute("runwarden.outcome", outcome)
         if outcome == "failed":
             span.set_status(Status(StatusCode.ERROR))
 
     def close(self) -> None:
-        """Send the remaining spans, unless the collector is too slow."""
         closing = threading.Thread(target=self._provider.shutdown, name="traces", daemon=True)
         closing.start()
         closing.join(_FLUSH_S)
 
     def step(self, name: str, /, **options: Any) -> AbstractContextManager[Any]:
-        """Trace one step of the attempt."""
         # A failure's text is left out: it may quote a secret that only the log masks.
         options |= {"record_exception": False, "set_status_on_exception": False}
         return self._tracer.start_as_current_span(name, **options)
