@@ -89,7 +89,7 @@ def completed(database: Database, platform: str, event: HookEvent) -> dict[str, 
     """
     with database.read() as connection:
         configured = [
-            (owner, repository, hosts.of(connection, owner))
+            (owner, repository, hosts.at(connection, owner, platform, repository.url))
             for owner, repository in repositories.everywhere(connection, platform, event.path)
             if not event.fault and any(rule.mismatch(event) is None for rule in repository.triggers)
         ]
@@ -102,11 +102,9 @@ def completed(database: Database, platform: str, event: HookEvent) -> dict[str, 
     return {owner: answer.result() if answer in done else late for owner, answer in answers.items()}
 
 
-def _with_pull_request(
-    database: Database, repository: Repository, connected: list[Host], event: HookEvent
-) -> HookEvent:
+def _with_pull_request(database: Database, repository: Repository, host: Host | None, event: HookEvent) -> HookEvent:
     try:
-        forge = forge_of(database, connected, repository, _TIMEOUT_S)
+        forge = forge_of(database, host, repository, _TIMEOUT_S)
         requests = [forge.pull_request(event.number)] if event.number else forge.pull_requests(event.head)
     except ForgeError as error:
         return replace(event, fault=f"the pull request cannot be read: {error}")

@@ -2,7 +2,6 @@
 
 import logging
 import random
-from collections.abc import Sequence
 from typing import Final
 
 from service.clock import SECOND_MICROS, Clock
@@ -10,7 +9,6 @@ from service.forge import ForgeError
 from service.forge.handlers import FORGES, Forge, Subject, post_comment, post_pull_request, post_status
 from service.forge.review import post_review
 from service.hosts.tokens import TokenError, rotated, token_of
-from service.reference import location
 from service.secrets import Secrets, of_environment
 from service.settings import Settings
 from service.store import agents, hosts, postings, repositories, runs, turns
@@ -33,6 +31,7 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
             if run is None or posting is None:
                 return
             connected = hosts.of(connection, run.organization_id)
+            host = hosts.at(connection, run.organization_id, run.platform, run.url)
             agent = agents.by_name(connection, run.organization_id, run.agent)
             of_run = turns.of(connection, run.id)
             default = repositories.default_branch(connection, run.url)
@@ -46,7 +45,7 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
         mask = Secrets(of_environment(names) | rotated(database, connected)).mask
         subject = Subject(posting, run, of_run, default, run_url, mask, same, by_kind.get("pull_request"), issue)
         try:
-            forge = forge_of(database, connected, run, settings.forge.timeout_s)
+            forge = forge_of(database, host, run, settings.forge.timeout_s)
             posted = _POST[posting.kind](forge, subject)
         except ForgeError as error:
             failure = error
@@ -72,22 +71,20 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
         _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, failure, then)
 
 
-def forge_of(database: Database, connected: Sequence[Host], run: Run | Repository, timeout_s: float) -> Forge:
-    """Return the forge of a repository, or of a run's.
+def forge_of(database: Database, host: Host | None, run: Run | Repository, timeout_s: float) -> Forge:
+    """Return the forge of a repository, or of a run's, on its connected host.
 
     Raises:
-        ForgeError: Its host is not connected with an API and a token.
+        ForgeError: There is no such host, or it has no API or no token.
     """
-    where = location(run.url)
-    for host in connected:
-        # The same path on another host is a different repository.
-        if host.platform == run.platform and where is not None and where.host == host.host:
-            try:
-                token = token_of(database, host)
-            except TokenError as error:
-                raise ForgeError(str(error), is_away=True) from error
-            if host.api_url is None or token is None:
-                lacking = "API address (--api-url)" if host.api_url is None else "token (--token-env, and its variable)"
-                raise ForgeError(f"the connected host {host.host} has no {lacking}, which results need")
-            return FORGES[run.platform](host.api_url, run.path, token, timeout_s)
-    raise ForgeError(f"the repository {run.path} is on no connected host of the platform {run.platform}; connect it")
+    if host is None:
+        where = f"the repository {run.path} is on no connected host of the platform {run.platform}"
+        raise ForgeError(f"{where}; connect it")
+    try:
+        token = token_of(database, host)
+    except TokenError as error:
+        raise ForgeError(str(error), is_away=True) from error
+    if host.api_url is None or token is None:
+        lacking = "API address (--api-url)" if host.api_url is None else "token (--token-env, and its variable)"
+        raise ForgeError(f"the connected host {host.host} has no {lacking}, which results need")
+    return FORGES[run.platform](host.api_url, run.path, token, timeout_s)
