@@ -18,7 +18,8 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from storage.values import from_us, to_us
+from storage.database import execute, scalar
+from storage.values import Value, from_us, from_us_or_none, to_us
 
 UNSEEN_FOR: Final = timedelta(hours=1)
 """The time after which a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at
@@ -68,17 +69,15 @@ class Claims(Struct, frozen=True):
         key: str | int,
         at: datetime,
         *,
-        expected: Mapping[str, str | int | None],
-        change: Mapping[str, str | int | None],
+        expected: Mapping[str, Value],
+        change: Mapping[str, Value],
     ) -> bool:
         """Change and claim a row if it is still as expected: one process wins."""
         assignments = ", ".join(f"{column} = ?" for column in ("owner_json", "owned_us", *change))
         conditions = " AND ".join((f"{self.key} = ?", *(f"{column} IS ?" for column in expected)))
-        claimed = connection.execute(
-            f"UPDATE {self.table} SET {assignments} WHERE {conditions}",
-            (this_process().as_json(), to_us(at), *change.values(), key, *expected.values()),
-        )
-        return claimed.rowcount == 1
+        sql = f"UPDATE {self.table} SET {assignments} WHERE {conditions}"
+        owner = this_process().as_json()
+        return execute(connection, sql, owner, at, *change.values(), key, *expected.values()).rowcount == 1
 
     def adopt(self, connection: sqlite3.Connection, key: str | int, at: datetime) -> bool:
         """Claim an abandoned row; False if its process may still be running. Needs a transaction."""
@@ -110,7 +109,7 @@ def acquire_lease(connection: sqlite3.Connection, now: datetime, name: str, owne
     # `now` is read under the lock: before the wait for it, the time could be earlier than the holder's.
     now_us, ttl_us = to_us(now), round(ttl_s * _SECOND_US)
     own = "SELECT until_us - ? FROM leases WHERE name = ? AND owner = ?"
-    left_us = (connection.execute(own, (now_us, name, owner)).fetchone() or (0,))[0]
+    left_us = scalar(connection, own, now_us, name, owner) or 0
     if ttl_us / 2 < left_us <= ttl_us:
         return True
     taken = connection.execute(
@@ -130,15 +129,13 @@ def release_lease(connection: sqlite3.Connection, name: str, owner: str) -> None
 
 def lease_until(connection: sqlite3.Connection, name: str) -> datetime | None:
     """When a lease expires; None if nobody holds it."""
-    row = connection.execute("SELECT until_us FROM leases WHERE name = ?", (name,)).fetchone()
-    return None if row is None else from_us(row[0])
+    return from_us_or_none(scalar(connection, "SELECT until_us FROM leases WHERE name = ?", name))
 
 
 def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str | None:
     """The name of the process that holds a lease now, or None."""
-    query = "SELECT owner FROM leases WHERE name = ? AND until_us > ?"
-    row = connection.execute(query, (name, to_us(now))).fetchone()
-    return None if row is None else str(row[0])
+    owner: str | None = scalar(connection, "SELECT owner FROM leases WHERE name = ? AND until_us > ?", name, now)
+    return owner
 
 
 def this_process() -> Owner:

@@ -2,15 +2,16 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, translated
 from storage.private_file import make_private, opening
+from storage.values import Value, bound
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 BUSY_WAIT_S: Final = 10.0
 """How long a statement waits for another process's transaction."""
 _LOOK_AGAIN_S: Final = 0.01
+_CHUNK: Final = 500
+"""How many texts are bound to one statement."""
 
 DURABLE: Final[Mapping[str, str | int]] = {
     # Not WAL: its reset has a rare bug in the SQLite versions of most systems.
@@ -105,6 +108,29 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
             connection.execute("ROLLBACK")
 
 
+def execute(connection: sqlite3.Connection, sql: str, *values: Value) -> sqlite3.Cursor:
+    """Execute a statement with these values."""
+    return connection.execute(sql, tuple(map(bound, values)))
+
+
+def scalar(connection: sqlite3.Connection, sql: str, *values: Value) -> Any:
+    """The first value of the first row; None: there is no row."""
+    row = execute(connection, sql, *values).fetchone()
+    return None if row is None else row[0]
+
+
+def column(connection: sqlite3.Connection, sql: str, *values: Value) -> list[Any]:
+    """The values of rows with one column."""
+    return [value for (value,) in execute(connection, sql, *values).fetchall()]
+
+
+def select_in(connection: sqlite3.Connection, sql: str, texts: Sequence[str], *values: Value) -> Iterator[Any]:
+    """The rows of a statement with one `IN (?)`, some hundred texts at a time. JSON would cut a text at a NUL."""
+    for start in range(0, len(texts), _CHUNK):
+        some = texts[start : start + _CHUNK]
+        yield from execute(connection, sql.replace("(?)", f"({', '.join('?' * len(some))})"), *values, *some).fetchall()
+
+
 def make_fast(connection: sqlite3.Connection) -> None:
     """Trade durability for speed: later writes need not outlive the process."""
     for pragma in ("synchronous = OFF", "journal_mode = MEMORY"):
@@ -122,8 +148,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path, damage_fix: str)
     Raises:
         DatabaseDamagedError: It is damaged.
     """
-    (verdict,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
-    if verdict != "ok":
+    if (verdict := scalar(connection, "PRAGMA integrity_check(1)")) != "ok":
         raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_fix}", path=path)
 
 
@@ -173,10 +198,9 @@ def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
 
 
 def _missing(connection: sqlite3.Connection, schema: Schema, path: Path) -> list[str]:
-    if connection.execute("SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'").fetchone() is None:
+    if scalar(connection, "SELECT 1 FROM sqlite_master WHERE name = '_sqlite_migrations'") is None:
         return list(schema.steps)
-    rows = connection.execute("SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (schema.name,))
-    applied = {name for (name,) in rows.fetchall()}
+    applied = {*column(connection, "SELECT name FROM _sqlite_migrations WHERE migration_set = ?", schema.name)}
     if unknown := sorted(applied - schema.steps.keys()):
         if unknown[0] < min(schema.steps):
             text = f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_fix}"

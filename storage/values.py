@@ -1,13 +1,18 @@
-"""Values as SQLite holds them: text without lone surrogates, instants as integer microseconds since the epoch.
+"""Values and records as SQLite holds them, and the conditions of a query.
 
-And the conditions of a query, put together one by one.
+Text has no lone surrogates, and an instant is a whole number of microseconds since the epoch.
 """
 
-from collections.abc import Callable, Collection
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from functools import cache
+from typing import Any, Final, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, convert
+from msgspec.structs import fields
+
+T = TypeVar("T", bound=Struct)
 
 Clock = Callable[[], datetime]
 """Returns the current time, aware, in UTC."""
@@ -21,11 +26,6 @@ def sqlite_text(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def sqlite_text_or_none(text: str | None) -> str | None:
-    """The same as `sqlite_text`; None stays None."""
-    return None if text is None else sqlite_text(text)
 
 
 def utc_now() -> datetime:
@@ -59,6 +59,53 @@ def from_us_or_none(instant_us: int | None) -> datetime | None:
 def to_sortable_us(instant: datetime | None) -> int:
     """The same as `to_us`; None becomes `NO_TIME_US` (a column that is sorted by)."""
     return NO_TIME_US if instant is None else to_us(instant)
+
+
+Value = str | datetime | Mapping[str, Any] | Collection[Any] | float | None
+
+
+def bound(value: Value) -> str | float | None:
+    """The value as SQLite holds it; mappings and collections are JSON."""
+    match value:
+        case str():
+            return sqlite_text(value)
+        case datetime():
+            return to_us(value)
+        case Mapping():
+            return sqlite_text(json.dumps(dict(value)))
+        case Collection():
+            return json.dumps([*map(bound, value)])
+    return value
+
+
+_DECODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    datetime: from_us,
+    datetime | None: from_us_or_none,
+    bool: bool,
+    Mapping[str, str]: json.loads,
+}
+"""How a field of this type is made of a column's value; others are as they are."""
+
+
+def records(record: type[T], rows: Iterable[Sequence[Any]]) -> tuple[T, ...]:
+    """The record of each row, see `record_of`."""
+    return tuple(record_of(record, row) for row in rows)
+
+
+def record_of(record: type[T], row: Sequence[Any]) -> T:
+    """The record with these values of its fields, in their order; missing ones at the end keep their defaults."""
+    decoders = _decoders(record)
+    return record(**{name: decoders[name](value) for name, value in zip(decoders, row, strict=False)})
+
+
+@cache
+def _decoders(record: type[Struct]) -> dict[str, Callable[[Any], Any]]:
+    def decoder(kind: Any) -> Callable[[Any], Any]:
+        if isinstance(kind, type) and issubclass(kind, Struct):
+            return lambda text: convert(json.loads(text), kind)
+        return _DECODERS.get(kind, lambda value: value)
+
+    return {field.name: decoder(field.type) for field in fields(record)}
 
 
 class Where(Struct, frozen=True):

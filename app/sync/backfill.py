@@ -458,7 +458,7 @@ class Backfill:
         return entered.phase != before.phase
 
     async def _share(self) -> None:
-        await self._cache.store_progress(self.progress, self._runs.clock())
+        await self._cache.store_progress(self.progress)
 
     @asynccontextmanager
     async def _shared(self, *, hears_pause: bool = False) -> AsyncIterator[None]:

@@ -33,7 +33,7 @@ from storage.records import (
 )
 from storage.records.activity import Figures
 from storage.records.following import StuckRun
-from storage.thread import DatabaseThread, ThreadedStore, reads, writes
+from storage.thread import DatabaseThread, ThreadedStore, reads, writes, writes_now
 from storage.values import Clock, utc_now
 
 _NEWEST_FIRST: Final = RunSort()
@@ -142,7 +142,7 @@ class Cache(ThreadedStore):
     store_failure_facts = writes(questions.store)
     mark_final = writes(run_writes.mark_final)
     pause_backfill = writes(coverage_queries.pause_backfill)
-    store_progress = writes(coverage_queries.store_progress)
+    store_progress = writes_now(coverage_queries.store_progress)
     judge_stuck = writes(stuck.judge)
     pin = writes(following.pin)
     unpin = writes(following.unpin)

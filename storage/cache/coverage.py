@@ -1,14 +1,14 @@
 """Coverage: the complete ranges of creation times, the places at which walks stopped, and the state of the backfill."""
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from storage.database import snapshot
+from storage.database import execute, scalar, select_in, snapshot
 from storage.records import CLOCK_STEP, Coverage, CoverageRange
 from storage.records.coverage import BackfillProgress, History, ListPlace
-from storage.values import NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_sortable_us, to_us
+from storage.values import NO_TIME_US, from_us, from_us_or_none, records, to_sortable_us, to_us
 
 REMEMBERED: Final = timedelta(days=1)
 """How long it counts as known that the service offers no results: it may have been updated."""
@@ -21,14 +21,14 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 _NEIGHBOUR: Final = """
 SELECT created_us FROM (
     SELECT * FROM (
-        SELECT run_id, created_us, updated_us, presence FROM runs WHERE created_us BETWEEN :no_time + 1 AND :at
+        SELECT run_id, created_us, updated_us, presence FROM runs WHERE created_us BETWEEN ?1 + 1 AND ?2
         ORDER BY created_us DESC, run_id DESC LIMIT 200
     ) UNION ALL SELECT * FROM (
-        SELECT run_id, created_us, updated_us, presence FROM runs WHERE created_us > :at
+        SELECT run_id, created_us, updated_us, presence FROM runs WHERE created_us > ?2
         ORDER BY created_us, run_id LIMIT 200
     )
-) WHERE updated_us > created_us + :apart AND run_id <> :but_not AND presence = 'current'
-ORDER BY abs(created_us - :at), created_us LIMIT 1
+) WHERE updated_us > created_us + ?3 AND run_id <> ?4 AND presence = 'current'
+ORDER BY abs(created_us - ?2), created_us LIMIT 1
 """
 
 
@@ -48,27 +48,25 @@ def record_walk(
     proves nothing. No token of a next page: nothing is missing there.
     """
     if complete is not None:
-        _extend(connection, to_sortable_us(complete.start), to_sortable_us(complete.end), to_us(as_of))
+        extend(connection, complete.start, complete.end, as_of)
     if complete is not None or ended:
-        connection.execute("DELETE FROM places WHERE bottom_us = ?", (NO_TIME_US,))
+        execute(connection, "DELETE FROM places WHERE bottom_us = ?", NO_TIME_US)
     if token is not None:
         store_place(connection, complete.start if complete else None, token, total)
     connection.execute("DELETE FROM notes WHERE name = 'out_of_order'")
     if is_odd:
         store_note(connection, "out_of_order", 1)
-    last = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
-    store_note(connection, "walked", last[0] if last else 0)
+    store_note(connection, "walked", scalar(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'runs'") or 0)
 
 
-def unwalked(connection: sqlite3.Connection, run_ids: Collection[str]) -> set[str]:
+def unwalked(connection: sqlite3.Connection, run_ids: Sequence[str]) -> set[str]:
     """The runs among these that came into the cache since a walk was last recorded.
 
     They prove nothing about the runs below them: a process may have ended between storing and recording its page, or
     a filtered list may have shown them.
     """
-    sql = f"SELECT run_id FROM runs WHERE id > ? AND run_id IN ({', '.join('?' * len(run_ids))})"
-    walked = load_note(connection, "walked") or 0
-    return {run_id for (run_id,) in connection.execute(sql, (walked, *map(sqlite_text, run_ids)))}
+    sql = "SELECT run_id FROM runs WHERE id > ? AND run_id IN (?)"
+    return {run_id for (run_id,) in select_in(connection, sql, run_ids, load_note(connection, "walked") or 0)}
 
 
 def extend(
@@ -82,13 +80,9 @@ def extend(
     Raises:
         ValueError: The start is after the end.
     """
-    if to_sortable_us(start) > to_sortable_us(end):
+    start_us, end_us, as_of_us = map(to_sortable_us, (start, end, as_of))
+    if start_us > end_us:
         raise ValueError(f"A range cannot start at {start} and end before it, at {end}.")
-    _extend(connection, to_sortable_us(start), to_sortable_us(end), to_sortable_us(as_of))
-    return coverage(connection)
-
-
-def _extend(connection: sqlite3.Connection, start_us: int, end_us: int, as_of_us: int) -> None:
     # Ranges also merge if one ends in the microsecond before the other starts.
     touched = {"start": start_us - 1, "end": end_us + 1}
     among = "FROM coverage WHERE start_us <= :end AND end_us >= :start"
@@ -102,6 +96,7 @@ def _extend(connection: sqlite3.Connection, start_us: int, end_us: int, as_of_us
         "INSERT INTO coverage (start_us, end_us, as_of_us) VALUES (?, ?, ?)",
         (start_us if first is None else min(start_us, first), end_us if last is None else max(end_us, last), as_of_us),
     )
+    return coverage(connection)
 
 
 def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
@@ -116,14 +111,14 @@ def compare_clocks(connection: sqlite3.Connection, ahead: timedelta) -> bool:
     if before is not None and abs(ahead_us - before) <= step_us:
         return False
     store_note(connection, "clock_ahead_us", ahead_us)
-    newest = connection.execute("SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1").fetchone()
-    if before is None or ahead_us > before or newest is None:
+    as_of_us = scalar(connection, "SELECT as_of_us FROM coverage ORDER BY end_us DESC LIMIT 1")
+    if before is None or ahead_us > before or as_of_us is None:
         return False
     # Times from before the clock was set back cannot be ordered.
     connection.execute("DELETE FROM written")
-    present_us = newest[0] + ahead_us - step_us
-    connection.execute("DELETE FROM coverage WHERE start_us > ?", (present_us,))
-    connection.execute("UPDATE coverage SET end_us = min(end_us, ?)", (present_us,))
+    present_us = as_of_us + ahead_us - step_us
+    execute(connection, "DELETE FROM coverage WHERE start_us > ?", present_us)
+    execute(connection, "UPDATE coverage SET end_us = min(end_us, ?)", present_us)
     return True
 
 
@@ -137,17 +132,15 @@ def coverage(connection: sqlite3.Connection) -> Coverage:
     """The ranges that are held completely, and as of when."""
     with snapshot(connection):
         rows = connection.execute("SELECT start_us, end_us, as_of_us FROM coverage ORDER BY end_us DESC").fetchall()
-        dropped = connection.execute("SELECT dropped FROM links WHERE subject = 'runs'").fetchone()
         first_us = None
         if rows and rows[0][0] == NO_TIME_US:
-            readable = "SELECT min(created_us) FROM runs WHERE created_us > ?"
-            (first_us,) = connection.execute(readable, (NO_TIME_US,)).fetchone()
+            first_us = scalar(connection, "SELECT min(created_us) FROM runs WHERE created_us > ?", NO_TIME_US)
         return Coverage(
-            ranges=tuple(CoverageRange(from_us_or_none(start), from_us_or_none(end)) for start, end, _ in rows),
+            ranges=records(CoverageRange, rows),
             as_of=from_us_or_none(rows[0][2]) if rows else None,
             first_run_at=from_us_or_none(first_us),
             is_disordered=is_disordered(connection),
-            dropped=dropped[0] if dropped else 0,
+            dropped=scalar(connection, "SELECT dropped FROM links WHERE subject = 'runs'") or 0,
         )
 
 
@@ -156,7 +149,7 @@ def history(connection: sqlite3.Connection, now: datetime) -> History:
     with snapshot(connection):
         return History(
             coverage(connection),
-            connection.execute("SELECT 1 FROM places WHERE bottom_us = ?", (NO_TIME_US,)).fetchone() is not None,
+            scalar(connection, "SELECT 1 FROM places WHERE bottom_us = ?", NO_TIME_US) is not None,
             bool(load_note(connection, "is_backfill_paused")),
             from_us_or_none(load_note(connection, "dropped_until_us")),
             _progress(connection, now),
@@ -165,9 +158,7 @@ def history(connection: sqlite3.Connection, now: datetime) -> History:
 
 def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> datetime | None:
     """The creation time nearest to `at` of another current run that changed clearly later; None if none is near."""
-    bound = {"at": to_us(at), "but_not": sqlite_text(but_not), "apart": APART // _MICROSECOND, "no_time": NO_TIME_US}
-    row = connection.execute(_NEIGHBOUR, bound).fetchone()
-    return None if row is None else from_us(row[0])
+    return from_us_or_none(scalar(connection, _NEIGHBOUR, NO_TIME_US, at, APART // _MICROSECOND, but_not))
 
 
 # Resume points
@@ -175,8 +166,7 @@ def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> dat
 
 def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
     """Where the walk down to this creation time stopped; None if no walk reached it."""
-    sql = "SELECT token, total FROM places WHERE bottom_us = ?"
-    row = connection.execute(sql, (to_sortable_us(bottom),)).fetchone()
+    row = execute(connection, "SELECT token, total FROM places WHERE bottom_us = ?", to_sortable_us(bottom)).fetchone()
     return None if row is None else ListPlace(*row)
 
 
@@ -188,13 +178,12 @@ def store_place(
     No bottom: the list's order proves nothing.
     """
     bottom_us = to_sortable_us(bottom)
-    connection.execute("DELETE FROM places WHERE bottom_us = ?", (bottom_us,))
+    execute(connection, "DELETE FROM places WHERE bottom_us = ?", bottom_us)
     if token is not None:
         # Only the places below a complete range lead anywhere.
         below = "bottom_us <> ? AND bottom_us NOT IN (SELECT start_us FROM coverage)"
-        connection.execute(f"DELETE FROM places WHERE {below}", (NO_TIME_US,))
-        sql = "INSERT INTO places (bottom_us, token, total) VALUES (?, ?, ?)"
-        connection.execute(sql, (bottom_us, sqlite_text(token), total))
+        execute(connection, f"DELETE FROM places WHERE {below}", NO_TIME_US)
+        execute(connection, "INSERT INTO places (bottom_us, token, total) VALUES (?, ?, ?)", bottom_us, token, total)
 
 
 # Notes
@@ -207,8 +196,8 @@ def note_no_results(connection: sqlite3.Connection, at: datetime) -> None:
 
 def has_no_results(connection: sqlite3.Connection, now: datetime) -> bool:
     """Whether the service was found within the last day to offer no results."""
-    found_us = load_note(connection, "no_results_us")
-    return found_us is not None and abs(now - from_us(found_us)) < REMEMBERED
+    noted_at = from_us_or_none(load_note(connection, "no_results_us"))
+    return noted_at is not None and abs(now - noted_at) < REMEMBERED
 
 
 def is_disordered(connection: sqlite3.Connection) -> bool:
@@ -223,8 +212,8 @@ def store_note(connection: sqlite3.Connection, name: str, value: int) -> None:
 
 def load_note(connection: sqlite3.Connection, name: str) -> int | None:
     """A fact of the cache; None: it was never noted."""
-    row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
-    return None if row is None else int(row[0])
+    value: int | None = scalar(connection, "SELECT value FROM notes WHERE name = ?", name)
+    return value
 
 
 # Backfill
@@ -235,12 +224,11 @@ def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:
     store_note(connection, "is_backfill_paused", int(paused))
 
 
-def store_progress(connection: sqlite3.Connection, progress: BackfillProgress, at: datetime) -> None:
+def store_progress(connection: sqlite3.Connection, now: datetime, progress: BackfillProgress) -> None:
     """Store the backfill's progress for other processes."""
-    until_us = None if progress.until is None else to_us(progress.until)
     how_far = progress.phase, progress.done_runs, progress.estimated_runs, progress.seconds_left
     sql = "INSERT OR REPLACE INTO backfill_progress VALUES (1, ?, ?, ?, ?, ?, ?, ?)"
-    connection.execute(sql, (*how_far, until_us, progress.why, to_us(at)))
+    execute(connection, sql, *how_far, progress.until, progress.why, now)
 
 
 def _progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress | None:

@@ -15,10 +15,10 @@ from storage.cache.questions import due
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
 from storage.cache.schema import make_index
-from storage.database import snapshot
+from storage.database import execute, scalar, snapshot
 from storage.records import CANCELLED
 from storage.records.following import PinnedRun, RunEvent, RunEvents, StatusChange, StatusChanges, Watermark
-from storage.values import NO_TIME_US, from_us, sqlite_text, to_us
+from storage.values import from_us_or_none, record_of, records, to_us
 
 PIN_KEPT: Final = timedelta(days=1)
 """How long a finished run stays followed, so that it is still there the next morning."""
@@ -30,25 +30,18 @@ _REST: Final = "r.active_since_us - r.worked_us, EXISTS (SELECT 1 FROM pins AS p
 
 def pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
     """Follow a run until it ends; nothing changes if it is followed already."""
-    at_us = to_us(at)
     # A followed run is shown with the figures of its repository.
     make_index(connection, "repository")
-    connection.execute(
-        "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", (sqlite_text(run_id), at_us)
-    )
-    connection.execute(
-        "DELETE FROM pins WHERE pinned_us < :before AND run_id IN"
-        " (SELECT run_id FROM runs WHERE is_final AND updated_us < :before)",
-        {"before": at_us - PIN_KEPT // timedelta(microseconds=1)},
-    )
-    connection.execute(
-        "DELETE FROM pins WHERE run_id NOT IN (SELECT run_id FROM pins ORDER BY pinned_us DESC LIMIT ?)", (PIN_CAP,)
-    )
+    execute(connection, "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", run_id, at)
+    ended = "SELECT run_id FROM runs WHERE is_final AND updated_us < ?1"
+    execute(connection, f"DELETE FROM pins WHERE pinned_us < ?1 AND run_id IN ({ended})", at - PIN_KEPT)
+    newest = "SELECT run_id FROM pins ORDER BY pinned_us DESC LIMIT ?"
+    execute(connection, f"DELETE FROM pins WHERE run_id NOT IN ({newest})", PIN_CAP)
 
 
 def unpin(connection: sqlite3.Connection, run_id: str) -> bool:
     """Unfollow a run; return whether it was followed."""
-    return connection.execute("DELETE FROM pins WHERE run_id = ?", (sqlite_text(run_id),)).rowcount > 0
+    return execute(connection, "DELETE FROM pins WHERE run_id = ?", run_id).rowcount > 0
 
 
 def pins(connection: sqlite3.Connection) -> tuple[PinnedRun, ...]:
@@ -72,18 +65,18 @@ def saved_watermark(connection: sqlite3.Connection) -> Watermark:
     """The stored watermark; without one, everything held now counts as reported."""
     with snapshot(connection):
         row = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
-        return _watermark(connection) if row is None else Watermark(row[0], row[1], from_us(row[2]))
+        return _watermark(connection) if row is None else record_of(Watermark, row)
 
 
 def save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:
     """Store the watermark for the next report, of any process; it never goes back."""
-    connection.execute(
+    sql = (
         "INSERT INTO mark (one, transition_id, run, kept_us) VALUES (1, ?, ?, ?) ON CONFLICT (one) DO UPDATE SET"
         " transition_id = max(transition_id, excluded.transition_id), run = max(run, excluded.run),"
         " kept_us = max(kept_us, excluded.kept_us)"
-        " WHERE excluded.transition_id > transition_id OR excluded.run > mark.run",
-        (here.transition, here.run, to_us(at)),
+        " WHERE excluded.transition_id > transition_id OR excluded.run > mark.run"
     )
+    execute(connection, sql, here.transition, here.run, at)
 
 
 def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = 1_000) -> StatusChanges:
@@ -103,10 +96,7 @@ def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, l
             " FROM runs AS r WHERE r.id > ? AND max(r.first_at_us - ?, r.after_us) >= ? ORDER BY r.id DESC LIMIT ?",
             (after.run, ahead // timedelta(microseconds=1), to_us(since), limit),
         ).fetchall()
-    changes = [
-        StatusChange(*fields[:5], *map(from_us, fields[5:8]), *map(bool, fields[8:]))
-        for fields in (*first_seen, *moved)
-    ]
+    changes = records(StatusChange, (*first_seen, *moved))
     return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), here, ahead)
 
 
@@ -125,13 +115,10 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
         name, _, text = {"": f"{identity}.{oldest}", "now": f"{identity}.{newest}"}.get(cursor, cursor).partition(".")
         if name != identity or not re.fullmatch("[0-9]{1,18}", text) or not oldest <= int(text) <= newest:
             return None
-        sql = "SELECT run_id, repository, branch, old, new, at_us, id FROM events WHERE id > ? ORDER BY id LIMIT ?"
-        rows = connection.execute(sql, (int(text), limit)).fetchall()
+        columns = "run_id, repository, branch, old, new, at_us, ? || '.' || id"
+        sql = f"SELECT {columns} FROM events WHERE id > ? ORDER BY id LIMIT ?"
+        read = records(RunEvent, execute(connection, sql, identity, int(text), limit))
         is_held = holds_failures and due(connection) > 0
-    read = [
-        RunEvent(run_id, repository, branch, old, new, from_us(at_us), f"{identity}.{number}")
-        for run_id, repository, branch, old, new, at_us, number in rows
-    ]
     events = [*takewhile(lambda event: event.new != "failed", read)] if is_held else read
     last = events[-1].cursor if events else f"{identity}.{text}"
     # Failures that turned out to be cancellations are left out.
@@ -151,11 +138,9 @@ def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_fai
 
 def newest_creation(connection: sqlite3.Connection) -> datetime | None:
     """The creation of the newest run, by the service's clock; None: no run with a time was ever held."""
-    (newest_us,) = connection.execute("SELECT max(newest_us) FROM repositories").fetchone()
-    return None if newest_us in {None, NO_TIME_US} else from_us(newest_us)
+    return from_us_or_none(scalar(connection, "SELECT max(newest_us) FROM repositories"))
 
 
 def _watermark(connection: sqlite3.Connection) -> Watermark:
-    (transition,) = connection.execute("SELECT coalesce(max(id), 0) FROM transitions").fetchone()
-    (run,) = connection.execute("SELECT coalesce(max(id), 0) FROM runs").fetchone()
-    return Watermark(transition, run)
+    newest = (scalar(connection, f"SELECT coalesce(max(id), 0) FROM {table}") for table in ("transitions", "runs"))
+    return Watermark(*newest)

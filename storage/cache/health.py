@@ -7,9 +7,10 @@ from typing import Final
 
 from msgspec.structs import asdict
 
+from storage.database import execute
 from storage.records import HealthChange, HealthSample, PlatformHealth
 from storage.records.health import HealthSpan
-from storage.values import from_us, sqlite_text, sqlite_text_or_none, to_us
+from storage.values import bound, from_us, records, sqlite_text, to_us
 
 MAX_GAP: Final = timedelta(minutes=10)
 """Samples further apart do not cover the time between them."""
@@ -20,12 +21,19 @@ KEPT: Final = timedelta(days=35)
 _DAY_US: Final = timedelta(days=1) // timedelta(microseconds=1)
 _KEEP: Final = """
 INSERT INTO platforms (platform, status, host, host_group, raw_json, since_us, checked_us, connected)
-VALUES (:platform, :status, :host, :group, :raw_json, :at_us, :at_us, 1)
+VALUES (:platform, :status, :host, :group, :raw_json, :at, :at, 1)
 ON CONFLICT (platform) DO UPDATE SET
     before = CASE WHEN NOT connected THEN NULL WHEN status = excluded.status THEN before ELSE status END,
     since_us = CASE WHEN connected AND status = excluded.status THEN since_us ELSE excluded.since_us END,
     status = excluded.status, host = excluded.host, host_group = excluded.host_group,
     raw_json = excluded.raw_json, checked_us = excluded.checked_us, connected = 1
+"""
+_EXTEND: Final = """
+UPDATE health_spans SET end_us = max(end_us, :at), samples = samples + 1
+WHERE id = (SELECT max(id) FROM health_spans WHERE platform = :platform) AND status = :status AND end_us >= :at - :gap
+"""
+_BEGIN: Final = """
+INSERT INTO health_spans (platform, status, start_us, end_us, samples) VALUES (:platform, :status, :at, :at, 1)
 """
 
 
@@ -37,29 +45,16 @@ def store(connection: sqlite3.Connection, samples: Collection[HealthSample], at:
     at_us = to_us(at)
     before = dict(connection.execute("SELECT platform, status FROM platforms WHERE connected").fetchall())
     for sample in samples:
-        # Host and group may be missing.
-        texts = {name: sqlite_text_or_none(value) for name, value in asdict(sample).items()}
-        connection.execute(_KEEP, {**texts, "at_us": at_us})
+        values = {name: bound(value) for name, value in asdict(sample).items()}
+        values |= {"at": at_us, "gap": MAX_GAP // timedelta(microseconds=1)}
+        connection.execute(_KEEP, values)
         # A sample extends the span that it continues, or begins a new one.
-        span = {"platform": sqlite_text(sample.platform), "status": sqlite_text(sample.status), "at": at_us}
-        extended = connection.execute(
-            "UPDATE health_spans SET end_us = max(end_us, :at), samples = samples + 1"
-            " WHERE id = (SELECT max(id) FROM health_spans WHERE platform = :platform)"
-            " AND status = :status AND end_us >= :at - :gap",
-            {**span, "gap": MAX_GAP // timedelta(microseconds=1)},
-        )
-        if extended.rowcount == 0:
-            connection.execute(
-                "INSERT INTO health_spans (platform, status, start_us, end_us, samples)"
-                " VALUES (:platform, :status, :at, :at, 1)",
-                span,
-            )
+        if connection.execute(_EXTEND, values).rowcount == 0:
+            connection.execute(_BEGIN, values)
     after = {sqlite_text(sample.platform): sqlite_text(sample.status) for sample in samples}
     for platform in before.keys() - after.keys():
-        connection.execute(
-            "UPDATE platforms SET connected = 0, since_us = ?, checked_us = ? WHERE platform = ?",
-            (at_us, at_us, platform),
-        )
+        sql = "UPDATE platforms SET connected = 0, since_us = ?1, checked_us = ?1 WHERE platform = ?2"
+        execute(connection, sql, at_us, platform)
     changes = tuple(
         HealthChange(platform, before.get(platform), after.get(platform), from_us(at_us))
         for platform in sorted(before.keys() | after.keys())
@@ -74,14 +69,8 @@ def store(connection: sqlite3.Connection, samples: Collection[HealthSample], at:
 
 def platforms(connection: sqlite3.Connection) -> tuple[PlatformHealth, ...]:
     """The state of each platform ever connected, by name."""
-    rows = connection.execute(
-        "SELECT platform, status, host, host_group, since_us, checked_us, connected, raw_json, before"
-        " FROM platforms ORDER BY platform"
-    ).fetchall()
-    return tuple(
-        PlatformHealth(platform, status, host, group, from_us(since_us), from_us(checked_us), bool(connected), *rest)
-        for platform, status, host, group, since_us, checked_us, connected, *rest in rows
-    )
+    columns = "platform, status, host, host_group, since_us, checked_us, connected, raw_json, before"
+    return records(PlatformHealth, connection.execute(f"SELECT {columns} FROM platforms ORDER BY platform"))
 
 
 def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelta) -> tuple[HealthSpan, ...]:
@@ -93,7 +82,7 @@ def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelt
     sql = "SELECT platform, status, start_us, end_us FROM health_spans WHERE end_us >= ? ORDER BY platform, id"
     gap_us = longest_gap // timedelta(microseconds=1)
     joined: list[tuple[str, str, int, int]] = []
-    for platform, status, start_us, end_us in connection.execute(sql, (to_us(since),)).fetchall():
+    for platform, status, start_us, end_us in execute(connection, sql, since).fetchall():
         start, end = start_us, end_us
         if joined and joined[-1][0] == platform:
             _, before, before_start, before_end = joined[-1]
@@ -104,4 +93,4 @@ def spans(connection: sqlite3.Connection, since: datetime, longest_gap: timedelt
                 if status == before:
                     continue
         joined.append((platform, status, start, end))
-    return tuple(HealthSpan(p, status, from_us(start), from_us(end)) for p, status, start, end in joined)
+    return records(HealthSpan, joined)

@@ -8,10 +8,10 @@ from typing import Final
 
 from storage.cache.run_sql import FINAL_SQL, where
 from storage.cache.stuck import SECOND_US, percentile
-from storage.database import snapshot
+from storage.database import column, execute, snapshot
 from storage.records import RunFilter
 from storage.records.insights import FailedRuns, Outcomes, RepositoryFigures
-from storage.values import from_us_or_none, to_us
+from storage.values import from_us_or_none
 
 SAMPLE: Final = 2_000
 """The newest finished runs of a repository, for its percentiles."""
@@ -42,23 +42,19 @@ def outcomes(connection: sqlite3.Connection, edges: Sequence[datetime]) -> tuple
     """The outcomes of the runs created between each edge and the next."""
     with snapshot(connection):
         return tuple(
-            Outcomes(*_counts(connection, _OUTCOMES, to_us(start), to_us(end)), start=start, end=end)
+            Outcomes(*_counts(connection, _OUTCOMES, start, end), start=start, end=end)
             for start, end in pairwise(edges)
         )
 
 
 def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[RepositoryFigures, ...]:
     """The repositories with runs created since then, those with the most runs first; 500 at most."""
-    since_us = to_us(since)
     with snapshot(connection):
-        labels = connection.execute(
-            "SELECT label FROM repositories WHERE newest_us >= ? ORDER BY newest_us DESC LIMIT ?",
-            (since_us, 500),
-        ).fetchall()
+        sql = "SELECT label FROM repositories WHERE newest_us >= ? ORDER BY newest_us DESC LIMIT 500"
         figures = []
-        for (label,) in labels:
-            counts = _counts(connection, _BY_REPOSITORY, label, since_us)
-            took = sorted(took_us for (took_us,) in connection.execute(_TOOK, (label, since_us, SAMPLE)).fetchall())
+        for label in column(connection, sql, since):
+            counts = _counts(connection, _BY_REPOSITORY, label, since)
+            took = sorted(column(connection, _TOOK, label, since, SAMPLE))
             p50_s, p95_s = (percentile(took, part) / SECOND_US if took else None for part in (0.50, 0.95))
             figures.append(RepositoryFigures(*counts, repository=label, p50_s=p50_s, p95_s=p95_s, timed=len(took)))
     return tuple(sorted((row for row in figures if row.total), key=lambda row: (-row.total, row.repository)))
@@ -67,14 +63,14 @@ def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[Repos
 def failed_between(connection: sqlite3.Connection, wanted: RunFilter, start: datetime, end: datetime) -> FailedRuns:
     """The matching runs that failed between two times."""
     condition = where(wanted)
-    count, created_us = connection.execute(
+    sql = (
         "SELECT count(*), min(created_us) FROM runs INDEXED BY runs_updated"
-        f" WHERE updated_us BETWEEN ? AND ? AND status = 'failed' AND {condition.sql}",
-        (to_us(start), to_us(end), *condition.parameters),
-    ).fetchone()
-    return FailedRuns(count, None if created_us is None else from_us_or_none(created_us))
+        f" WHERE updated_us BETWEEN ? AND ? AND status = 'failed' AND {condition.sql}"
+    )
+    count, created_us = execute(connection, sql, start, end, *condition.parameters).fetchone()
+    return FailedRuns(count, from_us_or_none(created_us))
 
 
-def _counts(connection: sqlite3.Connection, sql: str, *bound: str | int) -> tuple[int, int, int, int]:
-    completed, failed, unfinished, total = connection.execute(sql, bound).fetchone()
+def _counts(connection: sqlite3.Connection, sql: str, *values: str | datetime) -> tuple[int, int, int, int]:
+    completed, failed, unfinished, total = execute(connection, sql, *values).fetchone()
     return completed, failed, unfinished, total - completed - failed - unfinished

@@ -8,9 +8,10 @@ from typing import Final, get_args
 from msgspec.structs import asdict
 
 from storage.cache.coverage import is_disordered
+from storage.database import execute
 from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import BudgetState, PollSpan, Subject
-from storage.values import EPOCH, NO_TIME_US, from_us, from_us_or_none, sqlite_text, to_us
+from storage.values import EPOCH, NO_TIME_US, bound, records
 
 CAP: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
@@ -20,20 +21,20 @@ MESSAGE_CAP: Final = 2_000
 """Characters kept of an error's message."""
 
 _EXTEND: Final = """
-UPDATE poll_log SET last_us = max(last_us, :at_us), polls = polls + 1, error_message = :logged_message
+UPDATE poll_log SET last_us = max(last_us, :at), polls = polls + 1, error_message = :logged_message
 WHERE id = (SELECT max(id) FROM poll_log WHERE subject = :subject)
-    AND error_kind IS :error_kind AND http_status IS :http_status AND :at_us - last_us <= :gap_us
+    AND error_kind IS :error_kind AND http_status IS :http_status AND :at - last_us <= :gap_us
 """
 
 _BEGIN: Final = """
 INSERT INTO poll_log (subject, error_kind, error_message, http_status, first_us, last_us, polls)
-VALUES (:subject, :error_kind, :logged_message, :http_status, :at_us, :at_us, 1)
+VALUES (:subject, :error_kind, :logged_message, :http_status, :at, :at, 1)
 """
 
 # With the newest creation held then: runs that were created later were not there yet.
 _SUCCEEDED: Final = f"""
 INSERT INTO links (subject, last_ok_us, failures, in_lab, dropped, newest_us) VALUES
-    (:subject, :at_us, 0, :in_lab, :dropped, (SELECT coalesce(max(newest_us), {NO_TIME_US}) FROM repositories))
+    (:subject, :at, 0, :in_lab, :dropped, (SELECT coalesce(max(newest_us), {NO_TIME_US}) FROM repositories))
 ON CONFLICT (subject) DO UPDATE SET
     last_ok_us = excluded.last_ok_us, failing_since_us = NULL, failures = 0, error_kind = NULL, error_message = NULL,
     in_lab = excluded.in_lab, dropped = excluded.dropped, newest_us = excluded.newest_us
@@ -41,7 +42,7 @@ ON CONFLICT (subject) DO UPDATE SET
 
 _FAILED: Final = """
 INSERT INTO links (subject, failing_since_us, failures, error_kind, error_message, in_lab)
-VALUES (:subject, :at_us, 1, :error_kind, :error_message, :in_lab)
+VALUES (:subject, :at, 1, :error_kind, :error_message, :in_lab)
 ON CONFLICT (subject) DO UPDATE SET
     failing_since_us = coalesce(failing_since_us, excluded.failing_since_us), failures = failures + 1,
     error_kind = excluded.error_kind, error_message = excluded.error_message, in_lab = excluded.in_lab
@@ -50,23 +51,14 @@ ON CONFLICT (subject) DO UPDATE SET
 
 def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
     """Record a poll; return the link's state after it, which a failure of this process alone does not change."""
-    message = None if outcome.error_message is None else sqlite_text(outcome.error_message)
-    bound = {
-        "subject": outcome.subject,
-        "at_us": to_us(outcome.at),
-        "error_kind": outcome.error_kind,
-        "error_message": message,
-        "logged_message": None if message is None else message[:MESSAGE_CAP],
-        "http_status": outcome.http_status,
-        "in_lab": int(outcome.in_lab),
-        "dropped": outcome.dropped,
-        "gap_us": MAX_GAP // timedelta(microseconds=1),
-    }
-    if connection.execute(_EXTEND, bound).rowcount == 0:
-        connection.execute(_BEGIN, bound)
+    values = {name: bound(value) for name, value in asdict(outcome).items()}
+    logged_message = outcome.error_message and outcome.error_message[:MESSAGE_CAP]
+    values |= {"gap_us": MAX_GAP // timedelta(microseconds=1), "logged_message": bound(logged_message)}
+    if connection.execute(_EXTEND, values).rowcount == 0:
+        connection.execute(_BEGIN, values)
         connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
     if not outcome.is_own:
-        connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, bound)
+        connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, values)
     return next(link for link in links(connection) if link.subject == outcome.subject)
 
 
@@ -76,9 +68,7 @@ def links(connection: sqlite3.Connection) -> tuple[LinkState, ...]:
         "SELECT subject, last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped FROM links"
     )
     links = {subject: LinkState(subject) for subject in get_args(Subject)}
-    for subject, ok_us, failing_us, failures, kind, message, in_lab, dropped in connection.execute(sql):
-        times = from_us_or_none(ok_us), from_us_or_none(failing_us)
-        links[subject] = LinkState(subject, *times, failures, kind, message, bool(in_lab), dropped)
+    links |= {link.subject: link for link in records(LinkState, connection.execute(sql))}
     return tuple(links.values())
 
 
@@ -113,12 +103,8 @@ def polls(
     connection: sqlite3.Connection, limit: int, subject: Subject | None = None, since: datetime = EPOCH
 ) -> tuple[PollSpan, ...]:
     """The newest polls of a subject, or of all, that ended at or after `since`; by when they began."""
-    rows = connection.execute(
+    sql = (
         "SELECT id, subject, first_us, last_us, polls, error_kind, error_message, http_status FROM poll_log"
-        " WHERE subject = coalesce(?, subject) AND last_us >= ? ORDER BY id DESC LIMIT ?",
-        (subject, to_us(since), limit),
+        " WHERE subject = coalesce(?, subject) AND last_us >= ? ORDER BY id DESC LIMIT ?"
     )
-    return tuple(
-        PollSpan(span_id, subject, from_us(first_us), from_us(last_us), *rest)
-        for span_id, subject, first_us, last_us, *rest in rows.fetchall()
-    )
+    return records(PollSpan, execute(connection, sql, subject, since, limit))

@@ -2,14 +2,14 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
 from storage.cache.coverage import load_note
 from storage.cache.run_sql import RANK
+from storage.database import execute
 from storage.records import CANCELLED
 from storage.records.results import FailureFacts, OpenQuestion
-from storage.values import sqlite_text
 
 QUESTIONS_DUE: Final = "questions_due"
 ADD_TO_STATUS: Final = """
@@ -29,11 +29,10 @@ def store(connection: sqlite3.Connection, facts: FailureFacts, asked_for: int) -
 
     Returns: the ids of the runs that became `cancelled`.
     """
-    rows = [
-        (sqlite_text(asked.run_id), sqlite_text(asked.question), json.dumps(asked.choices)) for asked in facts.questions
-    ]
     connection.execute("DELETE FROM questions")
-    connection.executemany("INSERT OR REPLACE INTO questions VALUES (?, ?, ?)", rows)
+    for asked in facts.questions:
+        values = asked.run_id, asked.question, json.dumps(asked.choices)
+        execute(connection, "INSERT OR REPLACE INTO questions VALUES (?, ?, ?)", *values)
     connection.execute("DELETE FROM notes WHERE name = ? AND value = ?", (QUESTIONS_DUE, asked_for))
     return mark_cancelled(connection, facts.cancelled)
 
@@ -47,20 +46,18 @@ def of_failed_runs(connection: sqlite3.Connection) -> dict[str, OpenQuestion]:
     return {run_id: OpenQuestion(run_id, question, tuple(json.loads(choices))) for run_id, question, choices in rows}
 
 
-def mark_cancelled(connection: sqlite3.Connection, run_ids: Iterable[str]) -> tuple[str, ...]:
+def mark_cancelled(connection: sqlite3.Connection, run_ids: Collection[str]) -> tuple[str, ...]:
     """Set the status of failed runs among these to `cancelled`, within a transaction; return their ids."""
-    named = json.dumps([sqlite_text(run_id) for run_id in run_ids])
     failed = "SELECT id, run_id FROM runs WHERE status = 'failed' AND run_id IN (SELECT value FROM json_each(?))"
-    runs = connection.execute(failed, (named,)).fetchall()
+    runs = execute(connection, failed, run_ids).fetchall()
     for number, _ in runs:
-        bound = {"run": number, "status": CANCELLED}
-        connection.execute("UPDATE runs SET status = :status WHERE id = :run", bound)
-        last = "(SELECT max(id) FROM transitions WHERE run = :run)"
+        values = CANCELLED, number
+        execute(connection, "UPDATE runs SET status = ? WHERE id = ?", *values)
+        last = "(SELECT max(id) FROM transitions WHERE run = ?2)"
         # The run was already marked as cancelled, and the service updated it afterwards.
-        connection.execute(f"DELETE FROM transitions WHERE id = {last} AND old = :status", bound)
-        last = f"UPDATE transitions SET new = :status WHERE id = {last}"
-        if not connection.execute(last, bound).rowcount:
-            connection.execute("UPDATE runs SET first_status = :status WHERE id = :run", bound)
+        execute(connection, f"DELETE FROM transitions WHERE id = {last} AND old = ?1", *values)
+        if not execute(connection, f"UPDATE transitions SET new = ?1 WHERE id = {last}", *values).rowcount:
+            execute(connection, "UPDATE runs SET first_status = ? WHERE id = ?", *values)
         connection.execute(RANK, (number,))
     if runs:
         connection.executemany(ADD_TO_STATUS, [("failed", -len(runs), True), (CANCELLED, len(runs), True)])

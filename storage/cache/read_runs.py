@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from storage.cache import texts
 from storage.cache.run_sql import ACTIVE_SQL, GOING_SQL, order_by, took, where
-from storage.database import data_version, snapshot
+from storage.database import column, data_version, execute, scalar, select_in, snapshot
 from storage.records import FINAL_STATUSES, Run, RunDetail, RunFilter, RunRow, RunSort, RunSummary
 from storage.records.run import STATUS_ORDER, ActiveRun, Repository, StatusTransition
-from storage.values import Where, from_us, from_us_or_none, sqlite_text, to_sortable_us
+from storage.values import Where, from_us, from_us_or_none, record_of, to_sortable_us
 
 CAP: Final = 500
 """How many repositories, branches or agents are returned at most."""
@@ -33,9 +33,6 @@ COLUMNS: Final = (
     "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
     f" r.took_us, (SELECT asked_us FROM sightings WHERE sightings.id = r.id), {_SUMMARY}"
 )
-
-_CHUNK: Final = 500
-"""How many ids are bound to one statement."""
 _RUN: Final = "r.run_id, r.status, r.branch, b.platform, b.data_json, r.created_us, r.updated_us, b.raw_json"
 
 
@@ -109,31 +106,29 @@ def replaced_statuses(condition: RunFilter) -> RunFilter:
 
 def count(connection: sqlite3.Connection, condition: Where) -> int:
     """The number of matching runs."""
-    sql = f"SELECT count(*) FROM runs WHERE {condition.sql}"
-    return int(connection.execute(sql, condition.parameters).fetchone()[0])
+    return int(scalar(connection, f"SELECT count(*) FROM runs WHERE {condition.sql}", *condition.parameters))
 
 
 def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
     """The statuses that end a turn."""
-    others = connection.execute("SELECT status FROM statuses WHERE is_final").fetchall()
-    return FINAL_STATUSES | {status for (status,) in others}
+    return FINAL_STATUSES.union(column(connection, "SELECT status FROM statuses WHERE is_final"))
 
 
 def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
     """Statuses that may or may not be final, by falling number of runs; at most `UNSETTLED`."""
     named = ", ".join(f"'{status}'" for status in STATUS_ORDER)
     sql = f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({named})"
-    return _firsts(connection.execute(f"{sql} ORDER BY runs DESC, status LIMIT ?", (UNSETTLED,)))
+    return tuple(column(connection, f"{sql} ORDER BY runs DESC, status LIMIT ?", UNSETTLED))
 
 
 def known_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
     """All statuses ever seen."""
-    return _firsts(connection.execute("SELECT status FROM statuses ORDER BY status"))
+    return tuple(column(connection, "SELECT status FROM statuses ORDER BY status"))
 
 
 def repositories(connection: sqlite3.Connection) -> tuple[str, ...]:
     """Labels of the repositories with runs, the one with the most recent run first."""
-    return _firsts(connection.execute("SELECT label FROM repositories ORDER BY newest_us DESC, label LIMIT ?", (CAP,)))
+    return tuple(column(connection, "SELECT label FROM repositories ORDER BY newest_us DESC, label LIMIT ?", CAP))
 
 
 def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ...]:
@@ -144,17 +139,13 @@ def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ..
         f" WHERE {condition.sql} AND branch <> '' ORDER BY {order_by(RunSort())} LIMIT ?)"
         " GROUP BY branch ORDER BY max(created_us) DESC, branch LIMIT ?"
     )
-    return _firsts(connection.execute(sql, (*condition.parameters, _RECENT, CAP)))
+    return tuple(column(connection, sql, *condition.parameters, _RECENT, CAP))
 
 
 def agents(connection: sqlite3.Connection) -> tuple[str, ...]:
     """The names of known agents, the one with the most recent run first."""
     sql = "SELECT agent FROM runs WHERE agent > '' GROUP BY agent ORDER BY max(created_us) DESC, agent LIMIT ?"
-    return _firsts(connection.execute(sql, (CAP,)))
-
-
-def _firsts(cursor: sqlite3.Cursor) -> tuple[str, ...]:
-    return tuple(text for (text,) in cursor.fetchall())
+    return tuple(column(connection, sql, CAP))
 
 
 def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
@@ -175,9 +166,7 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
             ).fetchall()
             for side, way, limit in ((">", "ASC", each_way), ("<=", "DESC", each_way + 1))
         ]
-        (total,) = connection.execute(
-            f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)", (*row[:2], most)
-        ).fetchone()
+        total = scalar(connection, f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)", *row[:2], most)
     return total, tuple(row_of(values) for values in (*reversed(around[0]), *around[1]))
 
 
@@ -206,13 +195,12 @@ def runs(
     """The newest `limit` matching runs, or those that follow `after`; with no limit, all of them."""
     condition, order = where(wanted), order_by(RunSort())
     if after is not None:
-        key = (to_sortable_us(after.created_at), sqlite_text(after.run_id))
-        condition &= Where("(created_us, run_id) < (?, ?)", key)
-    rows = connection.execute(
+        condition &= Where("(created_us, run_id) < (?, ?)", (to_sortable_us(after.created_at), after.run_id))
+    sql = (
         f"SELECT {_RUN} FROM (SELECT id AS run FROM runs WHERE {condition.sql} ORDER BY {order} LIMIT ?) AS w"
-        f" CROSS JOIN runs AS r ON r.id = w.run CROSS JOIN run_bodies AS b ON b.id = w.run ORDER BY {order}",
-        (*condition.parameters, -1 if limit is None else max(0, limit)),
+        f" CROSS JOIN runs AS r ON r.id = w.run CROSS JOIN run_bodies AS b ON b.id = w.run ORDER BY {order}"
     )
+    rows = execute(connection, sql, *condition.parameters, -1 if limit is None else max(0, limit))
     return tuple(_run(values) for values in rows.fetchall())
 
 
@@ -225,34 +213,25 @@ def active_runs(connection: sqlite3.Connection) -> tuple[ActiveRun, ...]:
 
 def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str, RunDetail]:
     """All data of these runs, by id; unknown ones are left out."""
+    details: dict[str, RunDetail] = {}
+    moves: defaultdict[str, list[StatusTransition]] = defaultdict(list)
     with snapshot(connection):
-        return {
-            detail.run.run_id: detail
-            for start in range(0, len(run_ids), _CHUNK)
-            for detail in _details(connection, run_ids[start : start + _CHUNK])
-        }
-
-
-def _details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> Iterator[RunDetail]:
-    ids = list(map(sqlite_text, run_ids))
-    these = f"WHERE r.run_id IN ({', '.join('?' * len(ids))})"
-    later: defaultdict[str, list[StatusTransition]] = defaultdict(list)
-    sql = f"SELECT run_id, old, new, at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id {these} ORDER BY t.id"
-    for run_id, old, new, at_us in connection.execute(sql, ids).fetchall():
-        later[run_id].append(StatusTransition(run_id, old, new, from_us(at_us)))
-    rows = connection.execute(
-        f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us, {_SUMMARY}"
-        " FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
-        f" {these} ORDER BY r.run_id",
-        ids,
-    )
-    finals = final_statuses(connection)
-    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us, summary in rows.fetchall():
+        sql = "SELECT run_id, old, new, at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id"
+        for row in select_in(connection, f"{sql} WHERE run_id IN (?) ORDER BY t.id", run_ids):
+            moves[row[0]].append(record_of(StatusTransition, row))
+        sql = (
+            f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us,"
+            f" {_SUMMARY} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
+        )
+        rows = [*select_in(connection, f"{sql} WHERE r.run_id IN (?) ORDER BY r.run_id", run_ids)]
+        finals = final_statuses(connection)
+    for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us, summary in rows:
         run = _run(values)
         first = StatusTransition(run.run_id, None, first_status, from_us(first_at_us))
         seen = from_us(first_seen_us), from_us(last_seen_us), presence
         known = took(took_us), finals, _summary(summary, run.status, run.updated_at)
-        yield RunDetail(run, *seen, (first, *later[run.run_id]), *known)
+        details[run.run_id] = RunDetail(run, *seen, (first, *moves[run.run_id]), *known)
+    return details
 
 
 def _run(values: Sequence[Any]) -> Run:

@@ -1,16 +1,16 @@
 """Retention: the oldest runs are dropped, a few at a time; active and followed ones, and those in the ledger, stay."""
 
-import json
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
 from storage.cache.coverage import load_note, store_note
 from storage.cache.schema import make_index
 from storage.cache.texts import BLOCK
-from storage.values import NO_TIME_US, sqlite_text, to_us
+from storage.database import execute, scalar
+from storage.values import NO_TIME_US, to_us
 
 STEP: Final = 500
 """How many runs one transaction drops: few, so that other reads and writes do not wait long."""
@@ -22,20 +22,17 @@ _ROWS: Final = dict.fromkeys(("transitions", "stuck", "watched", "summaries", "w
 
 _OLDEST: Final = """
 SELECT id, status, created_us FROM runs AS r
-WHERE created_us > :after_us AND created_us < :before_us
+WHERE created_us > ? AND created_us < ?
     AND (is_final OR presence = 'lost')
-    AND run_id NOT IN (SELECT run_id FROM pins) AND run_id NOT IN (SELECT value FROM json_each(:kept))
-ORDER BY created_us, run_id LIMIT :step
+    AND run_id NOT IN (SELECT run_id FROM pins) AND run_id NOT IN (SELECT value FROM json_each(?))
+ORDER BY created_us, run_id LIMIT ?
 """
 
 
 def used_bytes(connection: sqlite3.Connection) -> int:
     """The size of the file without its free pages, which SQLite fills before the file grows."""
-    sql = (
-        "SELECT (page_count - freelist_count) * page_size"
-        " FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
-    )
-    return int(connection.execute(sql).fetchone()[0])
+    pragmas = "pragma_page_count, pragma_freelist_count, pragma_page_size"
+    return int(scalar(connection, f"SELECT (page_count - freelist_count) * page_size FROM {pragmas}"))
 
 
 def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: Collection[str]) -> int:
@@ -44,12 +41,11 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: C
     Those created before `before`; None: any, those without a readable time first. Followed runs and `kept` ids stay.
     """
     after_us, before_us = (NO_TIME_US - 1, 2**62) if before is None else (NO_TIME_US, to_us(before))
-    bound = {"after_us": after_us, "before_us": before_us, "kept": _json(kept), "step": STEP}
-    if oldest := connection.execute(_OLDEST, bound).fetchall():
-        gone = {"gone": _json([number for number, _, _ in oldest])}
+    if oldest := execute(connection, _OLDEST, after_us, before_us, kept, STEP).fetchall():
+        gone = [number for number, _, _ in oldest]
         for table, column in _ROWS.items():
-            connection.execute(f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(:gone))", gone)
-        connection.execute(f"DELETE FROM texts WHERE block IN (SELECT value / {BLOCK} FROM json_each(:gone))", gone)
+            execute(connection, f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", gone)
+        execute(connection, f"DELETE FROM texts WHERE block IN (SELECT value / {BLOCK} FROM json_each(?))", gone)
         sql = "UPDATE statuses SET runs = runs - ? WHERE status = ?"
         counts = Counter(status for _, status, _ in oldest)
         connection.executemany(sql, [(count, status) for status, count in counts.items()])
@@ -71,7 +67,3 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: C
             connection.execute("UPDATE coverage SET start_us = :until + 1 WHERE start_us <= :until", ends)
         store_note(connection, "dropped_until_us", max(until_us, load_note(connection, "dropped_until_us") or until_us))
     return len(oldest)
-
-
-def _json(values: Iterable[str | int]) -> str:
-    return json.dumps([sqlite_text(value) if isinstance(value, str) else value for value in values])

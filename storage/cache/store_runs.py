@@ -36,19 +36,17 @@ from storage.cache.run_sql import (
     search_text,
     turns_after,
 )
-from storage.database import immediate
+from storage.database import execute, immediate, scalar, select_in
 from storage.records import CANCELLED, Presence, Run, RunChanges, RunSummary
 from storage.records.run import ENDED_URGENCY, ENDING_STATUSES, Repository, StatusTransition, urgency_of
 from storage.thread import DatabaseThread
-from storage.values import NO_TIME_US, from_us, sqlite_text, sqlite_text_or_none, to_sortable_us, to_us
+from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
 _CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 """A stored answer from further in the future is from before our clock was set back: any answer is newer."""
 _SECOND_US: Final = 1_000_000
 _ROWS: Final = 100
 """Rows inserted by one statement."""
-_CHUNK: Final = 500
-"""Ids bound to one statement."""
 _ADD: Final = """
 INSERT INTO runs (
     id, run_id, status, is_final, branch, repository, created_us, updated_us, first_seen_us, presence, first_status,
@@ -78,7 +76,8 @@ UPDATE sightings SET asked_us = :asked WHERE id IN (
 _STORED: Final = """
 SELECT r.run_id, r.id, s.digest, s.asked_us, ifnull(w.updated_us, ?), r.status, r.created_us, r.updated_us,
     r.active_since_us, r.worked_us, r.took_us
-FROM runs AS r JOIN sightings AS s ON s.id = r.id LEFT JOIN written AS w ON w.run = r.id WHERE r.run_id IN (?)
+FROM runs AS r JOIN sightings AS s ON s.id = r.id LEFT JOIN written AS w ON w.run = r.id
+WHERE r.run_id IN (?)
 """
 _END: Final = """
 UPDATE runs SET is_final = 1, severity = :severity, took_us = iif(
@@ -199,23 +198,23 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
 
 def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
     """Record whether the service still shows these runs; return how many changed."""
-    rows = [(presence, sqlite_text(run_id)) for run_id in run_ids]
-    sql = "UPDATE runs SET presence = ?1 WHERE run_id = ?2 AND presence <> ?1"
-    changed = connection.executemany(sql, rows)
-    # No answer has this digest, so the run counts as changed when it is listed again.
-    sql = "UPDATE sightings SET digest = 0 WHERE id = (SELECT id FROM runs WHERE run_id = ?)"
-    connection.executemany(sql, [(run_id,) for _, run_id in rows])
-    return max(0, changed.rowcount)
+    changed = 0
+    for run_id in run_ids:
+        sql = "UPDATE runs SET presence = ?1 WHERE run_id = ?2 AND presence <> ?1"
+        changed += execute(connection, sql, presence, run_id).rowcount
+        # No answer has this digest, so the run counts as changed when it is listed again.
+        sql = "UPDATE sightings SET digest = 0 WHERE id = (SELECT id FROM runs WHERE run_id = ?)"
+        execute(connection, sql, run_id)
+    return changed
 
 
 def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSummary) -> None:
     """Replace the known subject and result of a cached run."""
-    asked, result, agent = sqlite_text(summary.asked), sqlite_text(summary.result), sqlite_text_or_none(summary.agent)
+    asked, result = sqlite_text(summary.asked), sqlite_text(summary.result)
+    agent = summary.agent and sqlite_text(summary.agent)
     summary = replace(summary, asked=asked, result=result, agent=agent)
-    row = connection.execute(
-        "SELECT id, status = ? AND updated_us = ?, run_id, repository, branch FROM runs WHERE run_id = ?",
-        (sqlite_text(summary.status), to_sortable_us(summary.updated_at), sqlite_text(run_id)),
-    ).fetchone()
+    sql = "SELECT id, status = ? AND updated_us = ?, run_id, repository, branch FROM runs WHERE run_id = ?"
+    row = execute(connection, sql, summary.status, to_sortable_us(summary.updated_at), run_id).fetchone()
     if row is None:
         return
     number, is_current, run_id, repository, branch = row
@@ -285,26 +284,20 @@ class RunMerge(Struct, frozen=True):
                 left = {}
         same: list[int] = []
         changed: list[tuple[StoredRun, ArrivedRun]] = []
-        ids = list(left)
-        for start in range(0, len(ids), _CHUNK):
-            some = ids[start : start + _CHUNK]
-            sql = _STORED.replace("(?)", f"({', '.join('?' * len(some))})")
-            for run_id, number, digest, seen_us, written_us, *state in self.connection.execute(
-                sql, (NO_TIME_US, *some)
-            ):
-                entry = left.pop(run_id)
-                if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
-                    continue
-                # Some services round listed times to whole seconds.
-                rounded_us = written_us % _SECOND_US if entry.updated_us % _SECOND_US == 0 else 0
-                is_before_write = NO_TIME_US < entry.updated_us < written_us - rounded_us
-                if is_before_write and not answer.is_of_write:
-                    continue
-                if digest == entry.digest:
-                    same.append(number)
-                else:
-                    stored = StoredRun(number, min(seen_us, asked_us), *state)
-                    changed.append((stored, entry))
+        stored = select_in(self.connection, _STORED, list(left), NO_TIME_US)
+        for run_id, number, digest, seen_us, written_us, *state in stored:
+            entry = left.pop(run_id)
+            if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
+                continue
+            # Some services round listed times to whole seconds.
+            rounded_us = written_us % _SECOND_US if entry.updated_us % _SECOND_US == 0 else 0
+            is_before_write = NO_TIME_US < entry.updated_us < written_us - rounded_us
+            if is_before_write and not answer.is_of_write:
+                continue
+            if digest == entry.digest:
+                same.append(number)
+            else:
+                changed.append((StoredRun(number, min(seen_us, asked_us), *state), entry))
         other = (*left.values(), *(entry for _, entry in changed))
         if failed := [(entry.run.run_id,) for entry in other if entry.run.status == "failed"]:
             # Their agents may have asked a new question.
@@ -326,8 +319,8 @@ class RunMerge(Struct, frozen=True):
     def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
         """Insert new runs; return their ids."""
         # The highest number ever used, so the number of a deleted run is never used again.
-        last = self.connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'runs'").fetchone()
-        numbered = list(enumerate(new, last[0] + 1 if last else 1))
+        last = scalar(self.connection, "SELECT seq FROM sqlite_sequence WHERE name = 'runs'") or 0
+        numbered = list(enumerate(new, last + 1))
         link = "SELECT last_ok_us, newest_us FROM links WHERE subject = 'runs' AND last_ok_us <= ?"
         polled_us, newest_us = self.connection.execute(link, (asked_us,)).fetchone() or (0, 0)
         news_us = load_note(self.connection, "news_from_us")

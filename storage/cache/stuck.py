@@ -11,9 +11,9 @@ from storage.cache.polls import run_clock_ahead
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import FINAL_SQL, GOING_SQL, RANK
 from storage.cache.schema import make_index
-from storage.database import snapshot
+from storage.database import column, execute, snapshot
 from storage.records.following import PastStuck, RunDurations, StuckRun
-from storage.values import NO_TIME_US, from_us, to_us
+from storage.values import NO_TIME_US, from_us, records, to_us
 
 SAMPLE: Final = 200
 """How many of a repository's newest finished runs its usual durations are computed from."""
@@ -65,8 +65,7 @@ def _taken_us(connection: sqlite3.Connection, repository: str, ended_by_us: int 
         f" WHERE repository = ? AND +status IN ({FINAL_SQL}) AND took_us >= 0 AND updated_us <= ?"
         " ORDER BY created_us DESC, run_id DESC LIMIT ?"
     )
-    rows = connection.execute(sql, (repository, ended_by_us, SAMPLE)).fetchall()
-    return sorted(taken_us for (taken_us,) in rows)
+    return sorted(column(connection, sql, repository, ended_by_us, SAMPLE))
 
 
 def percentile(ordered: Sequence[int], share: float) -> int:
@@ -105,23 +104,17 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
 
 def ids(connection: sqlite3.Connection) -> frozenset[str]:
     """Ids of the runs that are flagged."""
-    rows = connection.execute("SELECT r.run_id FROM stuck AS s JOIN runs AS r ON r.id = s.run").fetchall()
-    return frozenset(run_id for (run_id,) in rows)
+    return frozenset(column(connection, "SELECT r.run_id FROM stuck AS s JOIN runs AS r ON r.id = s.run"))
 
 
 def stuck_runs(connection: sqlite3.Connection) -> tuple[StuckRun, ...]:
     """The runs that are flagged as stuck, those active for longest first; 200 at most."""
-    rows = connection.execute(
-        "SELECT r.run_id, r.repository, r.status, s.active_since_us, g.asked_us, s.p95_us, r.branch"
+    sql = (
+        "SELECT r.run_id, r.repository, r.status, s.active_since_us, g.asked_us + ?, s.p95_us / 1e6, r.branch"
         " FROM stuck AS s JOIN runs AS r ON r.id = s.run JOIN sightings AS g ON g.id = r.id"
-        " ORDER BY s.active_since_us, r.run_id LIMIT ?",
-        (200,),
-    ).fetchall()
-    ahead_us = run_clock_ahead(connection) // _US
-    return tuple(
-        StuckRun(run_id, label, status, from_us(active_us), from_us(seen_us + ahead_us), p95_us / SECOND_US, branch)
-        for run_id, label, status, active_us, seen_us, p95_us, branch in rows
+        " ORDER BY s.active_since_us, r.run_id LIMIT 200"
     )
+    return records(StuckRun, execute(connection, sql, run_clock_ahead(connection) // _US))
 
 
 def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStuck, ...]:

@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from storage.cache.run_sql import search_words, where
+from storage.database import column, execute, scalar
 from storage.records import RunFilter
 from storage.values import NO_TIME_US
 
@@ -42,7 +43,7 @@ Place = tuple[int, str, int]
 
 def fill(connection: sqlite3.Connection) -> bool:
     """Make missing blocks, within a transaction; return whether more are missing."""
-    missing = _missing(connection)
+    missing, _ = _missing(connection)
     connection.executemany(_MAKE, [(block, _WITHIN) for block in missing[:_STEP]])
     return len(missing) > _STEP
 
@@ -74,7 +75,7 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str,
             return None
     rest = where(replace(condition, search=""))
     sql = f"SELECT status, count(*) FROM {_AMONG} AND {rest.sql} GROUP BY status"
-    return dict(connection.execute(sql, (json.dumps(numbers), *rest.parameters)).fetchall())
+    return dict(execute(connection, sql, numbers, *rest.parameters).fetchall())
 
 
 def _matching(connection: sqlite3.Connection, numbers: Iterable[int], rest: RunFilter) -> list[Place]:
@@ -83,18 +84,18 @@ def _matching(connection: sqlite3.Connection, numbers: Iterable[int], rest: RunF
         return []
     condition = where(rest)
     sql = f"SELECT created_us, run_id, id FROM {_AMONG} AND {condition.sql}"
-    return connection.execute(sql, (json.dumps(some), *condition.parameters)).fetchall()
+    return execute(connection, sql, some, *condition.parameters).fetchall()
 
 
 def _parts(connection: sqlite3.Connection, condition: RunFilter) -> tuple[list[int], Sequence[bytes]] | None:
     """The numbers of matching runs that are in no block, and the words to be searched for in the blocks."""
-    missing = _missing(connection)
+    missing, unfilled = _missing(connection)
     words = search_words(condition)
     if not words or len(missing) > _MAX_MISSING:
         return None
     matches = where(RunFilter(search=condition.search))
     ranges = [(block * BLOCK, (block + 1) * BLOCK) for block in missing]
-    ranges.append((_last(connection) // BLOCK * BLOCK, 2**62))
+    ranges.append((unfilled * BLOCK, 2**62))
     sql = f"SELECT id FROM runs WHERE id >= ? AND id < ? AND {matches.sql}"
     rows = chain.from_iterable(connection.execute(sql, (*ends, *matches.parameters)) for ends in ranges)
     return [number for (number,) in rows], [word.encode() for word in words]
@@ -111,11 +112,8 @@ def _numbers(block: int, texts: bytes, words: Sequence[bytes]) -> Iterator[int]:
         start = end
 
 
-def _missing(connection: sqlite3.Connection) -> list[int]:
-    """The missing blocks: never built, or dropped because a text changed; the last one is not full yet."""
-    stored = {block for (block,) in connection.execute("SELECT block FROM texts INDEXED BY texts_newest")}
-    return [block for block in range(_last(connection) // BLOCK) if block not in stored]
-
-
-def _last(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT ifnull(max(id), 0) FROM runs").fetchone()[0])
+def _missing(connection: sqlite3.Connection) -> tuple[list[int], int]:
+    """The missing blocks, never built or dropped because a text changed; and the last block, which is not full yet."""
+    stored = {*column(connection, "SELECT block FROM texts INDEXED BY texts_newest")}
+    last = scalar(connection, "SELECT ifnull(max(id), 0) FROM runs") // BLOCK
+    return [block for block in range(last) if block not in stored], last

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 from urllib.parse import unquote
 
+from storage.database import column, execute, scalar
 from storage.errors import AmbiguousActionError
 from storage.records import Action, ActionFailure, ActionFilter, AuditEntry, Author
 from storage.records.action import UnknownSpan
@@ -35,9 +36,9 @@ _TEXT: Final = (
 """The searchable text, the sent body included."""
 
 
-def select(connection: sqlite3.Connection, rest: str, parameters: tuple[str | int, ...] = ()) -> tuple[Action, ...]:
+def select(connection: sqlite3.Connection, rest: str, *parameters: str | int) -> tuple[Action, ...]:
     """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
-    cursor = connection.execute(f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", parameters)
+    cursor = execute(connection, f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", *parameters)
     names = [description[0] for description in cursor.description]
     chosen: list[Action] = []
     for values in cursor.fetchall():
@@ -68,7 +69,7 @@ def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
         AmbiguousActionError: More than one id begins like this.
     """
     wanted = PREFIX + sqlite_text(id_or_prefix).strip().removeprefix(PREFIX).upper()
-    matches = select(connection, "WHERE substr(action_id, 1, ?) = ? LIMIT 2", (len(wanted), wanted))
+    matches = select(connection, "WHERE substr(action_id, 1, ?) = ? LIMIT 2", len(wanted), wanted)
     if len(matches) > 1:
         raise AmbiguousActionError(f"More than one action's id begins with {id_or_prefix}: give more of it.")
     return matches[0] if matches else None
@@ -80,21 +81,21 @@ def actions(
     """The newest matching actions older than the action `before`."""
     where = _condition(connection, wanted)
     if before is not None:
-        where &= Where("seq < (SELECT seq FROM actions WHERE action_id = ?)", (sqlite_text(before),))
-    return select(connection, f"WHERE {where.sql} ORDER BY seq DESC LIMIT ?", (*where.parameters, limit))
+        where &= Where("seq < (SELECT seq FROM actions WHERE action_id = ?)", (before,))
+    return select(connection, f"WHERE {where.sql} ORDER BY seq DESC LIMIT ?", *where.parameters, limit)
 
 
 def count(connection: sqlite3.Connection, wanted: ActionFilter) -> int:
     """The number of matching actions."""
     where = _condition(connection, wanted)
-    return int(connection.execute(f"SELECT count(*) FROM actions WHERE {where.sql}", where.parameters).fetchone()[0])
+    return int(scalar(connection, f"SELECT count(*) FROM actions WHERE {where.sql}", *where.parameters))
 
 
 def _condition(connection: sqlite3.Connection, wanted: ActionFilter) -> Where:
     where = Where() & among("kind", wanted.kinds) & among("state", wanted.states) & among("surface", wanted.surfaces)
     if wanted.actor is not None:
         names = "? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))"
-        where &= Where(names, (sqlite_text(wanted.actor),))
+        where &= Where(names, (wanted.actor,))
     for comparison, moment in (
         ("created_us >= ?", wanted.since),
         ("created_us <= ?", wanted.until),
@@ -107,7 +108,7 @@ def _condition(connection: sqlite3.Connection, wanted: ActionFilter) -> Where:
     if wanted.words:
         connection.create_function("folded", 1, str.casefold, deterministic=True)
     for word in wanted.words:
-        where &= Where(f"instr({_TEXT}, ?) > 0", (sqlite_text(word),))
+        where &= Where(f"instr({_TEXT}, ?) > 0", (word,))
     return where
 
 
@@ -124,12 +125,11 @@ def unresolved(connection: sqlite3.Connection) -> tuple[Action, ...]:
 
 def for_run(connection: sqlite3.Connection, run_id: str) -> tuple[Action, ...]:
     """The starts and continuations that made the run or were meant for it, oldest first."""
-    wanted = sqlite_text(run_id)
     return select(
         connection,
         "WHERE kind IN ('run.start', 'run.continue', 'agent.start')"
-        " AND (subject = ? OR (state = 'confirmed' AND result_id = ?)) ORDER BY seq",
-        (wanted, wanted),
+        " AND (subject = ?1 OR (state = 'confirmed' AND result_id = ?1)) ORDER BY seq",
+        run_id,
     )
 
 
@@ -141,16 +141,16 @@ def results(connection: sqlite3.Connection, keys: Collection[str]) -> dict[str, 
         " ON actions.key = value OR (actions.key > value || '-' AND actions.key < value || '.')"
         " WHERE state = 'confirmed' AND result_id IS NOT NULL ORDER BY seq DESC"
     )
-    return dict(connection.execute(sql, (json.dumps([*map(sqlite_text, keys)]),)).fetchall())
+    return dict(execute(connection, sql, keys).fetchall())
 
 
 def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
     """Ids of all runs that actions targeted or created."""
-    rows = connection.execute(
+    sql = (
         "SELECT result_id FROM actions WHERE result_id IS NOT NULL"
         " UNION SELECT subject FROM actions WHERE subject <> ''"
     )
-    return frozenset(run_id for (run_id,) in rows.fetchall())
+    return frozenset(column(connection, sql))
 
 
 def agents(connection: sqlite3.Connection) -> dict[str, str]:
@@ -169,10 +169,8 @@ def organizations(connection: sqlite3.Connection) -> tuple[Action, ...]:
 
 def steps(connection: sqlite3.Connection, action_id: str) -> tuple[AuditEntry, ...]:
     """The action's audit: every step, oldest first."""
-    rows = connection.execute(
-        "SELECT at_us, action_id, transition, detail, user, host, surface FROM audit WHERE action_id = ? ORDER BY seq",
-        (sqlite_text(action_id),),
-    )
+    sql = "SELECT at_us, action_id, transition, detail, user, host, surface FROM audit WHERE action_id = ? ORDER BY seq"
+    rows = execute(connection, sql, action_id)
     return tuple(
         AuditEntry(from_us(at_us), action_id, transition, detail, Author(*by))
         for at_us, action_id, transition, detail, *by in rows.fetchall()

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from storage.claims import Claims, Owner
-from storage.database import immediate
+from storage.database import execute, immediate
 from storage.errors import (
     AlreadyDoneError,
     KeyTakenError,
@@ -30,7 +30,7 @@ from storage.records import (
     Author,
     Resolution,
 )
-from storage.values import sqlite_text, sqlite_text_or_none, to_us
+from storage.values import bound, to_us
 
 CLAIMS: Final = Claims("actions", "action_id", "state IN ('prepared', 'sending')")
 CRASHED: Final = "crashed"
@@ -93,19 +93,13 @@ def enter(
     if supersedes is not None:
         apply(connection, at, author, supersedes, SUPERSEDE, superseded_by=entry.action_id)
     check(connection, entry.kind, entry.subject, entry.key, again=again)
-    connection.execute(
+    execute(
+        connection,
         "INSERT INTO actions (action_id, kind, subject, key, path, body_json, actor, state, created_us,"
         " base_url, user, host, surface, owner_json, owned_us)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?, ?, ?)",
-        (
-            entry.action_id,
-            entry.kind,
-            *map(sqlite_text, (entry.subject, entry.key, entry.path, entry.body_json, entry.actor)),
-            to_us(at),
-            *map(sqlite_text_or_none, (entry.base_url, *astuple(author))),
-            owner.as_json(),
-            to_us(at),
-        ),
+        *(entry.action_id, entry.kind, entry.subject, entry.key, entry.path, entry.body_json, entry.actor, at),
+        *(entry.base_url, *astuple(author), owner.as_json(), at),
     )
     _record(connection, at, author, entry.action_id, "prepared", entry.base_url)
     return _existing(connection, entry.action_id)
@@ -118,7 +112,7 @@ def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: s
     _refuse_blocked(connection, kind, subject)
     if not again and subject and kind == "organization.create":
         query = "WHERE kind = ? AND subject = ? AND state = 'confirmed' ORDER BY seq DESC LIMIT 1"
-        for done in select(connection, query, (kind, sqlite_text(subject))):
+        for done in select(connection, query, kind, subject):
             raise AlreadyDoneError(done, f"({kind} {done.subject}) is confirmed: it was done before.")
 
 
@@ -188,39 +182,39 @@ def apply(
             "undoes": transition is UNRESOLVE,
             "at": to_us(at),
             "resolution": transition.resolution,
-            "error_kind": error and sqlite_text(error.kind),
-            "error_message": error and sqlite_text(error.message),
+            "error_kind": bound(error.kind if error else None),
+            "error_message": bound(error.message if error else None),
             "error_status": error and error.http_status,
-            "error_code": sqlite_text_or_none(error.error_code if error else None),
-            "response_json": sqlite_text_or_none(response_json),
-            "result_id": sqlite_text_or_none(result_id),
-            "superseded_by": sqlite_text_or_none(superseded_by),
+            "error_code": bound(error.error_code if error else None),
+            "response_json": bound(response_json),
+            "result_id": bound(result_id),
+            "superseded_by": bound(superseded_by),
         },
     )
     _record(connection, at, author, action_id, transition.record, detail)
     if transition.target in UNUSED_STATES:
         # Sending it again had no effect, so the outcome of the first attempt matters again.
-        for old in select(connection, "WHERE superseded_by = ? AND resolution = 'sent_again'", (action_id,)):
+        for old in select(connection, "WHERE superseded_by = ? AND resolution = 'sent_again'", action_id):
             apply(connection, at, author, old.action_id, REOPEN)
     return _existing(connection, action_id)
 
 
 def _existing(connection: sqlite3.Connection, action_id: str) -> Action:
-    for action in select(connection, "WHERE action_id = ?", (action_id,)):
+    for action in select(connection, "WHERE action_id = ?", action_id):
         return action
     raise NoSuchActionError(action_id)
 
 
 def _refuse_taken_key(connection: sqlite3.Connection, key: str) -> None:
     marks = ", ".join("?" * len(UNUSED_STATES))
-    for taken in select(connection, f"WHERE key = ? AND state NOT IN ({marks})", (sqlite_text(key), *UNUSED_STATES)):
+    for taken in select(connection, f"WHERE key = ? AND state NOT IN ({marks})", key, *UNUSED_STATES):
         raise KeyTakenError(taken, f"already has the key {taken.key!r}; it is {taken.state}.")
 
 
 def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: str) -> None:
     marks = ", ".join("?" * len(OPEN_STATES))
     query = f"WHERE kind = ? AND subject = ? AND subject <> '' AND resolution IS NULL AND state IN ({marks})"
-    for blocking in select(connection, query, (kind, sqlite_text(subject), *OPEN_STATES)):
+    for blocking in select(connection, query, kind, subject, *OPEN_STATES):
         raise SubjectBlockedError(
             blocking, f"({kind} {blocking.subject}) is {blocking.state}: its outcome comes first."
         )
@@ -229,7 +223,5 @@ def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: s
 def _record(
     connection: sqlite3.Connection, at: datetime, author: Author, action_id: str, transition: str, detail: str | None
 ) -> None:
-    connection.execute(
-        "INSERT INTO audit (at_us, action_id, transition, detail, user, host, surface) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (to_us(at), action_id, transition, *map(sqlite_text_or_none, (detail, *astuple(author)))),
-    )
+    sql = "INSERT INTO audit (at_us, action_id, transition, detail, user, host, surface) VALUES (?, ?, ?, ?, ?, ?, ?)"
+    execute(connection, sql, at, action_id, transition, detail, *astuple(author))

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from storage.claims import Claims, this_process
+from storage.database import column, execute, scalar
 from storage.records import Author
 from storage.records.decision import (
     ACTED_OUTCOMES,
@@ -21,7 +22,7 @@ from storage.records.decision import (
     RuleState,
     Verdict,
 )
-from storage.values import Where, among, from_us, from_us_or_none, sqlite_text, sqlite_text_or_none, to_us
+from storage.values import Where, among, from_us, from_us_or_none, records, sqlite_text
 
 KEPT: Final = timedelta(days=400)
 """How long a decision is kept, and so how long nothing acts on the same occurrence again."""
@@ -55,23 +56,18 @@ def enter(
     Returns:
         The decision; None: the rule claimed the occurrence before, in any process.
     """
-    name = sqlite_text(rule)
-    identity = sqlite_text(occurrence.identity)
-    claim = connection.execute("SELECT 1 FROM decisions WHERE rule = ? AND identity = ?", (name, identity))
-    if claim.fetchone() is not None:
+    claim = "SELECT 1 FROM decisions WHERE rule = ? AND identity = ?"
+    if scalar(connection, claim, rule, occurrence.identity) is not None:
         return None
     # The counts are read under the claim's lock, so that two processes together do not pass a limit.
-    verdict = decide(_past(connection, name, occurrence.conversation, active_run, now))
-    is_final = verdict.outcome not in OPEN_OUTCOMES
-    facts_json = sqlite_text(json.dumps(dict(occurrence.facts), ensure_ascii=False))
-    entered = connection.execute(
+    verdict = decide(_past(connection, rule, occurrence.conversation, active_run, now))
+    entered = execute(
+        connection,
         "INSERT INTO decisions (rule, identity, at_us, decided_us, settled_us, outcome, reason, conversation,"
         " facts_json, owner_json, owned_us, request_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            *(name, identity, to_us(occurrence.at), to_us(now), to_us(now) if is_final else None),
-            *(verdict.outcome, sqlite_text(verdict.reason), sqlite_text(occurrence.conversation)),
-            *(facts_json, this_process().as_json(), to_us(now), sqlite_text_or_none(request_json)),
-        ),
+        *(rule, occurrence.identity, occurrence.at, now, None if verdict.outcome in OPEN_OUTCOMES else now),
+        *(verdict.outcome, verdict.reason, occurrence.conversation),
+        *(json.dumps(dict(occurrence.facts), ensure_ascii=False), this_process().as_json(), now, request_json),
     )
     return decision_of(connection, entered.lastrowid or 0)
 
@@ -82,32 +78,30 @@ def queue_once(
     """The rule's open decision on this request; if there is none, it is queued for this reason."""
     # The plus keeps SQLite on the index of open decisions.
     same = "WHERE settled_us IS NULL AND +rule = ? AND request_json = ? ORDER BY id LIMIT 1"
-    values = sqlite_text(rule), sqlite_text(request_json)
-    if not _select(connection, same, *values):
+    if not _select(connection, same, rule, request_json):
         enter(connection, now, rule, occurrence, lambda _: Verdict("queued", reason), request_json=request_json)
-    (queued,) = _select(connection, same, *values)
+    (queued,) = _select(connection, same, rule, request_json)
     return queued
 
 
 def _past(
     connection: sqlite3.Connection, rule: str, conversation: str, active_run: str | None, now: datetime
 ) -> RuleHistory:
-    def count(condition: str, *values: str | int) -> int:
-        query = f"SELECT count(*) FROM decisions WHERE rule = ? AND {condition}"
-        return int(connection.execute(query, (rule, *values)).fetchone()[0])
+    def count(condition: str, *values: str | datetime) -> int:
+        query = f"SELECT count(*) FROM decisions WHERE rule = ? AND outcome IN ({_ACTED}) AND {condition}"
+        return int(scalar(connection, query, rule, *values))
 
     lately = "decided_us > ? AND decided_us <= ?"
-    row = connection.execute("SELECT paused FROM rules WHERE rule = ?", (rule,)).fetchone()
     # The plus keeps SQLite on the index of open decisions instead of all that the rule ever made.
     queued = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
     return RuleHistory(
         # Decisions dated in the future come from a wrong clock and count towards no limit.
-        last_hour=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(hours=1)), to_us(now + AHEAD)),
-        last_day=count(f"outcome IN ({_ACTED}) AND {lately}", to_us(now - timedelta(days=1)), to_us(now + AHEAD)),
-        in_conversation=count(f"outcome IN ({_ACTED}) AND conversation = ?", conversation) if conversation else 0,
+        last_hour=count(lately, now - timedelta(hours=1), now + AHEAD),
+        last_day=count(lately, now - timedelta(days=1), now + AHEAD),
+        in_conversation=count("conversation = ?", conversation) if conversation else 0,
         active_run=active_run,
-        has_queued=connection.execute(queued, (rule,)).fetchone() is not None,
-        paused=None if row is None else row[0],
+        has_queued=scalar(connection, queued, rule) is not None,
+        paused=scalar(connection, "SELECT paused FROM rules WHERE rule = ?", rule),
     )
 
 
@@ -115,8 +109,7 @@ def change_outcome(
     connection: sqlite3.Connection, now: datetime, decision_id: int, expected: Outcome, outcome: Outcome, reason: str
 ) -> bool:
     """Change an open decision, if it is still as expected: one process wins. Return whether this one did."""
-    settled_us = None if outcome in OPEN_OUTCOMES else to_us(now)
-    change = {"outcome": outcome, "reason": sqlite_text(reason), "settled_us": settled_us}
+    change = {"outcome": outcome, "reason": reason, "settled_us": None if outcome in OPEN_OUTCOMES else now}
     return CLAIMS.claim(connection, decision_id, now, expected={"outcome": expected}, change=change)
 
 
@@ -127,10 +120,8 @@ def answer(connection: sqlite3.Connection, now: datetime, decision_id: int, word
         connection, now, decision_id, "waiting", "approved" if word == "approved" else "skipped", reply.text
     ):
         return False
-    connection.execute(
-        "UPDATE decisions SET answer = ?, answered_by = ?, answered_us = ? WHERE id = ?",
-        (word, sqlite_text(reply.by), to_us(now), decision_id),
-    )
+    sql = "UPDATE decisions SET answer = ?, answered_by = ?, answered_us = ? WHERE id = ?"
+    execute(connection, sql, word, reply.by, now, decision_id)
     return True
 
 
@@ -144,24 +135,21 @@ def decide_again(
 ) -> Decision | None:
     """Decide an approved or queued decision again, given the rule's later actions; None: another process was faster."""
     number, expected = decision.decision_id, decision.outcome
-    verdict = decide(_past(connection, sqlite_text(decision.rule), decision.occurrence.conversation, active_run, now))
+    verdict = decide(_past(connection, decision.rule, decision.occurrence.conversation, active_run, now))
     if not change_outcome(connection, now, number, expected, verdict.outcome, verdict.reason):
         return None
     if expected == "queued":
         # The decision counts towards the limits of the hour in which it acts.
-        connection.execute("UPDATE decisions SET decided_us = ? WHERE id = ?", (to_us(now), number))
+        execute(connection, "UPDATE decisions SET decided_us = ? WHERE id = ?", now, number)
     return decision_of(connection, number)
 
 
 def settle(connection: sqlite3.Connection, now: datetime, decision: Decision) -> Decision:
     """Store a decision's end: its outcome, reason, `action_id` and `result_id`."""
-    connection.execute(
+    execute(
+        connection,
         "UPDATE decisions SET outcome = ?, reason = ?, settled_us = ?, action_id = ?, result_id = ? WHERE id = ?",
-        (
-            *(decision.outcome, sqlite_text(decision.reason), to_us(now)),
-            *(sqlite_text_or_none(decision.action_id), sqlite_text_or_none(decision.result_id)),
-            decision.decision_id,
-        ),
+        *(decision.outcome, decision.reason, now, decision.action_id, decision.result_id, decision.decision_id),
     )
     (settled,) = _select(connection, "WHERE id = ?", decision.decision_id)
     return settled
@@ -169,15 +157,14 @@ def settle(connection: sqlite3.Connection, now: datetime, decision: Decision) ->
 
 def store_request(connection: sqlite3.Connection, decision_id: int, request_json: str) -> None:
     """Store the request, once the user has approved it."""
-    connection.execute("UPDATE decisions SET request_json = ? WHERE id = ?", (sqlite_text(request_json), decision_id))
+    execute(connection, "UPDATE decisions SET request_json = ? WHERE id = ?", request_json, decision_id)
 
 
 def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[str]) -> frozenset[str]:
     """The identities that the rule has not decided on."""
     stored = {identity: sqlite_text(identity) for identity in identities}
     query = "SELECT identity FROM decisions WHERE rule = ? AND identity IN (SELECT value FROM json_each(?))"
-    rows = connection.execute(query, (sqlite_text(rule), json.dumps([*stored.values()]))).fetchall()
-    claimed = {identity for (identity,) in rows}
+    claimed = {*column(connection, query, rule, stored.values())}
     return frozenset(identity for identity, name in stored.items() if name not in claimed)
 
 
@@ -189,7 +176,7 @@ def open_decisions(connection: sqlite3.Connection, outcome: Outcome | None = Non
 def unknown_decisions(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, ...]:
     """Decisions since then whose write has an unknown outcome, oldest first."""
     rest = "WHERE outcome = 'unknown' AND action_id IS NOT NULL AND decided_us >= ? ORDER BY id"
-    return _select(connection, rest, to_us(since))
+    return _select(connection, rest, since)
 
 
 def decision_of(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
@@ -203,7 +190,7 @@ def journal(
     """Decisions, newest first; `history` only if it is one of the outcomes."""
     where = among("outcome", outcomes) or Where("outcome <> 'history'")
     if rule is not None:
-        where &= Where("rule = ?", (sqlite_text(rule),))
+        where &= Where("rule = ?", (rule,))
     return _select(connection, f"WHERE {where.sql} ORDER BY id DESC LIMIT ?", *where.parameters, limit)
 
 
@@ -214,7 +201,7 @@ def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Deci
         " GROUP BY rule ORDER BY rule"
     )
     # With max(id), SQLite takes the other columns from the same row.
-    return tuple((_decision(row[:-2]), row[-2]) for row in connection.execute(query, (to_us(since),)).fetchall())
+    return tuple((_decision(row[:-2]), row[-2]) for row in execute(connection, query, since).fetchall())
 
 
 def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
@@ -227,9 +214,9 @@ def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "
     """The run that the rule made or continued last, in this conversation if one is given."""
     # A conversation is short and can be sorted; a rule's decisions are read from the newest on.
     within, order = ("conversation = ? AND rule = ?", "+id") if conversation else ("? = '' AND rule = ?", "decided_us")
-    query = f"SELECT result_id FROM decisions WHERE {within} AND result_id IS NOT NULL ORDER BY {order} DESC"
-    row = connection.execute(f"{query} LIMIT 1", (sqlite_text(conversation), sqlite_text(rule))).fetchone()
-    return None if row is None else str(row[0])
+    query = f"SELECT result_id FROM decisions WHERE {within} AND result_id IS NOT NULL ORDER BY {order} DESC LIMIT 1"
+    run_id: str | None = scalar(connection, query, conversation, rule)
+    return run_id
 
 
 def last_due(connection: sqlite3.Connection, rule: str, now: datetime) -> datetime | None:
@@ -239,26 +226,23 @@ def last_due(connection: sqlite3.Connection, rule: str, now: datetime) -> dateti
         "SELECT at_us FROM decisions WHERE rule = ? AND identity >= 'at:' AND identity < 'at;' AND at_us <= ?"
         " ORDER BY identity DESC LIMIT 1"
     )
-    row = connection.execute(query, (sqlite_text(rule), to_us(now))).fetchone()
-    return None if row is None else from_us(row[0])
+    return from_us_or_none(scalar(connection, query, rule, now))
 
 
 def conversation(connection: sqlite3.Connection, run_id: str) -> str:
     """The conversation in which an automation made this run; for any other run its own id."""
     query = "SELECT conversation, id FROM decisions WHERE result_id = ? ORDER BY id LIMIT 1"
-    row = connection.execute(query, (sqlite_text(run_id),)).fetchone()
-    return run_id if row is None else row[0] or run_id
+    return scalar(connection, query, run_id) or run_id
 
 
 def forget(connection: sqlite3.Connection, now: datetime) -> None:
     """Delete settled decisions older than `KEPT`."""
-    query = "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL"
-    connection.execute(query, (to_us(now - KEPT),))
+    execute(connection, "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL", now - KEPT)
 
 
-def _select(connection: sqlite3.Connection, rest: str, *values: str | int | None) -> tuple[Decision, ...]:
+def _select(connection: sqlite3.Connection, rest: str, *values: str | int | datetime | None) -> tuple[Decision, ...]:
     """The decisions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
-    return tuple(map(_decision, connection.execute(f"SELECT {_COLUMNS} FROM decisions {rest}", values).fetchall()))
+    return tuple(map(_decision, execute(connection, f"SELECT {_COLUMNS} FROM decisions {rest}", *values).fetchall()))
 
 
 def _decision(row: tuple[Any, ...]) -> Decision:
@@ -278,55 +262,49 @@ def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now:
 
     An edit counts as the fix of a rule that paused itself; one that the user paused stays so.
     """
-    row = connection.execute(f"SELECT {_RULE} FROM rules WHERE rule = ?", (sqlite_text(rule),)).fetchone()
-    state = None if row is None else _rule_state(row)
-    is_same = state is not None and state.fingerprint == fingerprint
-    # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
-    if state is not None and is_same and state.since <= now + AHEAD:
-        return state
-    paused = state.paused if state is not None and (is_same or (state.paused or "").startswith(BY_HAND)) else None
-    connection.execute(
-        f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, NULL)",
-        (sqlite_text(rule), fingerprint, to_us(now), paused),
-    )
+    paused = None
+    for state in records(RuleState, execute(connection, f"SELECT {_RULE} FROM rules WHERE rule = ?", rule)):
+        is_same = state.fingerprint == fingerprint
+        # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
+        if is_same and state.since <= now + AHEAD:
+            return state
+        if is_same or (state.paused or "").startswith(BY_HAND):
+            paused = state.paused
+    sql = f"INSERT OR REPLACE INTO rules ({_RULE}) VALUES (?, ?, ?, 0, ?, NULL)"
+    execute(connection, sql, rule, fingerprint, now, paused)
     return RuleState(rule, fingerprint, now, paused=paused)
 
 
 def retire_rules(connection: sqlite3.Connection, names: Collection[str]) -> None:
     """Forget the state of removed rules: one that comes back begins as a new one."""
     query = "UPDATE rules SET fingerprint = '' WHERE rule NOT IN (SELECT value FROM json_each(?))"
-    connection.execute(query, (json.dumps([*map(sqlite_text, names), OWN, AT_WORK]),))
+    execute(connection, query, (*names, OWN, AT_WORK))
 
 
 def store_news_from(connection: sqlite3.Connection, rule: str, news_from: datetime) -> None:
     """Record that the rule has seen everything older than itself; later service times are news."""
-    connection.execute("UPDATE rules SET news_from_us = ? WHERE rule = ?", (to_us(news_from), sqlite_text(rule)))
+    execute(connection, "UPDATE rules SET news_from_us = ? WHERE rule = ?", news_from, rule)
 
 
 def pause(connection: sqlite3.Connection, rule: str, why: str) -> bool:
     """Pause the rule; return whether it is known and was not paused."""
     query = "UPDATE rules SET paused = ? WHERE rule = ? AND paused IS NULL"
-    return connection.execute(query, (sqlite_text(why), sqlite_text(rule))).rowcount > 0
+    return execute(connection, query, why, rule).rowcount > 0
 
 
 def resume(connection: sqlite3.Connection, rule: str) -> bool:
     """Resume the rule; return whether it was paused. Occurrences in between stay undone."""
     query = "UPDATE rules SET paused = NULL, failures = 0 WHERE rule = ? AND paused IS NOT NULL"
-    return connection.execute(query, (sqlite_text(rule),)).rowcount > 0
+    return execute(connection, query, rule).rowcount > 0
 
 
 def count_failure(connection: sqlite3.Connection, rule: str, *, has_failed: bool) -> int:
     """Count failures in a row; a success resets them. Return their number."""
     sql = "UPDATE rules SET failures = iif(?, failures + 1, 0) WHERE rule = ? RETURNING failures"
-    rows = connection.execute(sql, (has_failed, sqlite_text(rule))).fetchall()
-    return rows[0][0] if rows else 0
+    return next(iter(column(connection, sql, has_failed, rule)), 0)
 
 
 def rule_states(connection: sqlite3.Connection) -> dict[str, RuleState]:
     """All rules ever seen, by name."""
-    return {row[0]: _rule_state(row) for row in connection.execute(f"SELECT {_RULE} FROM rules").fetchall()}
-
-
-def _rule_state(row: tuple[Any, ...]) -> RuleState:
-    rule, fingerprint, since_us, failures, paused, news_from_us = row
-    return RuleState(rule, fingerprint, from_us(since_us), failures, paused, from_us_or_none(news_from_us))
+    rows = connection.execute(f"SELECT {_RULE} FROM rules")
+    return {state.rule: state for state in records(RuleState, rows)}
