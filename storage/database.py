@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, translated
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, primary_code, translated
 from storage.private_file import make_private, opening
 from storage.values import Value, bound
 
@@ -62,8 +62,7 @@ def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
     """Whether another connection holds the file."""
-    # The lowest byte holds the primary code.
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return primary_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def set_pragma(connection: sqlite3.Connection, name: str, value: str | int, wait_s: float = BUSY_WAIT_S) -> None:

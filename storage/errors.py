@@ -123,9 +123,6 @@ class AmbiguousActionError(LedgerRefusedError):
     kind = "ambiguous"
 
 
-_PRIMARY_CODE: Final = 0xFF
-"""Extended result codes keep their primary code in the low byte."""
-
 _BY_CODE: Final[dict[int, tuple[type[StorageError], str]]] = {
     sqlite3.SQLITE_CORRUPT: (DatabaseDamagedError, "The database {path} is damaged. {damage_fix}"),
     sqlite3.SQLITE_NOTADB: (DatabaseDamagedError, "The file {path} is not a database. {damage_fix}"),
@@ -155,24 +152,20 @@ _BY_CODE: Final[dict[int, tuple[type[StorageError], str]]] = {
 }
 
 
-def storage_error(error: sqlite3.Error, path: Path, *, damage_fix: str) -> StorageError | None:
-    """Translate SQLite's error; None if SQLite blames our statement, which is a bug."""
-    code: int | None = getattr(error, "sqlite_errorcode", None)
-    if code is None or (code & _PRIMARY_CODE) not in _BY_CODE:
-        return None
-    kind, message = _BY_CODE[code & _PRIMARY_CODE]
-    return kind(message.format(path=path, damage_fix=damage_fix, detail=error), path=path)
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's code of an error, without the details in its higher bytes; 0: it has none."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 @contextmanager
 def translated(path: Path, damage_fix: str, on_damage: Callable[[], None] | None = None) -> Iterator[None]:
-    """Raise SQLite's errors as `StorageError`s; call `on_damage` before one about damage."""
+    """Raise SQLite's errors as `StorageError`s, except those about our statements; `on_damage` is called before."""
     try:
         yield
     except sqlite3.Error as error:
-        failure = storage_error(error, path, damage_fix=damage_fix)
-        if isinstance(failure, DatabaseDamagedError) and on_damage is not None:
-            on_damage()
-        if failure is None:
+        if (code := primary_code(error)) not in _BY_CODE:
             raise
-        raise failure from error
+        kind, message = _BY_CODE[code]
+        if kind is DatabaseDamagedError and on_damage is not None:
+            on_damage()
+        raise kind(message.format(path=path, damage_fix=damage_fix, detail=error), path=path) from error

@@ -28,7 +28,7 @@ from app.runs.summaries import RunSummaries
 from app.sync.backfill import Backfill, drop_old_runs
 from app.sync.listing import Listing
 from app.sync.polling import HealthSync, Polling
-from app.sync.runs import PollRecord, RunSync
+from app.sync.runs import RunSync
 from storage.errors import StorageError
 from storage.state import State
 from storage.values import utc_now
@@ -80,7 +80,7 @@ class Engine:
             turns=polled_extension.turns,
             failure_facts=polled_extension.failure_facts,
         )
-        self.health = HealthSync(PollRecord("health", for_health, cache, publish, clock, leases))
+        self.health = HealthSync("health", for_health, cache, publish, clock, leases)
         self.backfill = Backfill(self.runs, settings.history)
         self.listing = Listing(self.runs)
         by = f"{actor}:{login()}"

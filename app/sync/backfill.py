@@ -68,26 +68,28 @@ _MEGABYTE: Final = 1_000_000
 class Effort:
     """Decides how far to fill gaps, and reports the progress."""
 
-    on_page: Callable[[int, float | None, Coverage | None, int], None]
+    on_page: Callable[["Effort", StoredPage, Coverage | None], None]
+    """Called after each page, with the coverage if it changed."""
     may_continue: Callable[[], bool]
     runs_left: float
     """How many more runs may be fetched."""
-    parallel: float = PARALLEL
+    parallel: float
     """Requests at a time; halved after a refusal, and slowly raised again."""
-    _left: float | None = None
+    estimate: float | None = None
+    """About how many runs are left to fetch. None: not known."""
+    runs: int = 0
+    began_s: float = field(default_factory=time.monotonic)
+    """Monotonic seconds: the speed is measured from there."""
 
     def goes_on(self, coming: int = 0) -> bool:
         """Whether to request more runs while this many are on their way."""
         return self.runs_left > coming and self.may_continue()
 
     def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
-        """Count the runs of a page, and update the coverage if it changed."""
+        """Count the runs of a page, and report it."""
+        self.runs += len(stored.changes.new)
         self.runs_left -= len(stored.changes.new)
-        self.on_page(len(stored.changes.new), self._left, coverage, stored.page.dropped)
-
-    def estimate(self, runs_left: float | None) -> None:
-        """Estimate how many runs are left; None: not known."""
-        self._left = None if runs_left is None else min(runs_left, self.runs_left)
+        self.on_page(self, stored, coverage)
 
 
 @dataclass(slots=True, eq=False)
@@ -218,8 +220,9 @@ class WindowFill:
         else:
             self.effort.parallel = min(float(PARALLEL), self.effort.parallel + 1 / PARALLEL)
             spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]
-            is_known = self._spacing is not None and len(spans) == len(self._windows) + len(self._asked)
-            self.effort.estimate(sum(spans, timedelta(0)) / self._spacing if self._spacing and is_known else None)
+            is_known = len(spans) == len(self._windows) + len(self._asked)
+            left = sum(spans, timedelta(0)) / self._spacing if self._spacing and is_known else None
+            self.effort.estimate = None if left is None else min(left, self.effort.runs_left)
 
 
 class Backfill:
@@ -245,15 +248,13 @@ class Backfill:
         self._asked_for = 0
         """The number of fillings that a user waits for; while there are any, the background filling pauses."""
         self._wait_s = FIRST_WAIT_S
-        self._began = (0.0, 0)
-        """Monotonic seconds, and the runs done by then: the speed is measured from there."""
         self._announced_s = -math.inf
 
     # Background backfill
 
     async def work(self) -> float:
         """Fill for a while; return the seconds until the next time, longer after each failure."""
-        history = await self._history()
+        history = await self._cache.history(self._runs.clock())
         if not history.coverage.ranges and not history.is_unread:
             return LOOK_S  # Before the first refresh has finished, no gaps are known.
         self._is_paused = history.is_paused
@@ -268,7 +269,7 @@ class Backfill:
                 wait_s = self._wait_s
                 self._wait_s = min(MAX_WAIT_S, 2 * self._wait_s)
             self._enter("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
-            await self._share()
+            await self._cache.store_progress(self.progress)
             return wait_s
         self._wait_s = FIRST_WAIT_S
         return REST_S if done else LOOK_S if self._asked_for else 0.0
@@ -281,27 +282,26 @@ class Backfill:
         end_s = time.monotonic() + for_s
 
         async def missing() -> Sequence[CoverageGap]:
-            history = await self._history()
+            history = await self._cache.history(self._runs.clock())
             gaps = missing_gaps(history, self._floor(history, days))
             return gaps if is_asked else [gap for gap in gaps if not any(gap.overlaps(odd) for odd in self._odd)]
 
         async with self._turn:
-            if not await missing():
-                return await self._ended(is_done=True)
-            runs_left = self._settings.runs - await self._cache.count(RunFilter()) if days is None else math.inf
-            effort = self._effort(
-                runs_left,
-                lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
-            )
-            reader = self._on_demand if is_asked else self._in_background
-            async with self._shared(hears_pause=not is_asked):
-                await self._fill(reader, missing, effort, MAX_WINDOW_PAGES)
-            return await self._ended(is_done=effort.runs_left <= 0 or not await missing())
-
-    async def _ended(self, *, is_done: bool) -> bool:
-        if self._enter("paused" if self._is_paused else "done" if is_done else "running"):
-            await self._share()
-        return is_done
+            is_done = not await missing()
+            if not is_done:
+                effort = Effort(
+                    self._came,
+                    lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
+                    self._settings.runs - await self._cache.count(RunFilter()) if days is None else math.inf,
+                    self._parallel,
+                )
+                reader = self._on_demand if is_asked else self._in_background
+                async with self._shared(hears_pause=not is_asked):
+                    await self._fill(reader, missing, effort, MAX_WINDOW_PAGES)
+                is_done = effort.runs_left <= 0 or not await missing()
+            if self._enter("paused" if self._is_paused else "done" if is_done else "running"):
+                await self._cache.store_progress(self.progress)
+            return is_done
 
     async def pause(self, *, is_paused: bool) -> None:
         """Pause the backfill in every process with this cache, or resume it."""
@@ -319,8 +319,8 @@ class Backfill:
         """
 
         async def missing() -> Sequence[CoverageGap]:
-            gaps = missing_gaps(await self._history(), since)
-            return [each for each in gaps if gap is None or gap.overlaps(each)]
+            gaps = missing_gaps(await self._cache.history(self._runs.clock()), since)
+            return [other for other in gaps if gap is None or gap.overlaps(other)]
 
         most, longest = (
             (math.inf, MAX_WINDOW_PAGES) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)
@@ -329,16 +329,14 @@ class Backfill:
         self._asked_for += 1
         try:
             async with self._turn, self._shared():
-                await self._fill(self._on_demand, missing, self._effort(most, lambda: True), max(1.0, longest))
+                effort = Effort(self._came, lambda: True, most, self._parallel)
+                await self._fill(self._on_demand, missing, effort, max(1.0, longest))
             return (await self._cache.coverage(), await self._cache.count(RunFilter())) != before
         finally:
             self._asked_for -= 1
             self._enter("idle")
 
     # Gaps, and filling them
-
-    async def _history(self) -> History:
-        return await self._cache.history(self._runs.clock())
 
     def _floor(self, history: History, days: float | None) -> datetime | None:
         """The creation time down to which history is wanted, by the service's own times."""
@@ -424,20 +422,15 @@ class Backfill:
 
     # Progress
 
-    def _effort(self, runs_left: float, may_continue: Callable[[], bool]) -> Effort:
-        self._began = (time.monotonic(), self.progress.done_runs)
-        return Effort(self._came, may_continue, runs_left, self._parallel)
-
-    def _came(self, runs: int, left: float | None, coverage: Coverage | None, dropped: int) -> None:
-        """Report new runs, about how many are left, the coverage if it changed, and entries left out."""
-        began_s, before = self._began
-        done = self.progress.done_runs + runs
-        speed = (done - before) / max(time.monotonic() - began_s, 1e-3)
+    def _came(self, effort: Effort, stored: StoredPage, coverage: Coverage | None) -> None:
+        """Report a page; see `Effort.on_page`."""
+        left, done = effort.estimate, self.progress.done_runs + len(stored.changes.new)
+        speed = effort.runs / max(time.monotonic() - effort.began_s, 1e-3)
         self.progress = replace(
             self.progress,
             phase="running",
             done_runs=done,
-            dropped=self.progress.dropped + dropped,
+            dropped=self.progress.dropped + stored.page.dropped,
             estimated_runs=None if left is None else done + round(left),
             seconds_left=None if left is None or not speed else left / speed,
             oldest=coverage.complete_since if coverage else self.progress.oldest,
@@ -457,9 +450,6 @@ class Backfill:
             self._announce(BackfillMoved(entered))
         return entered.phase != before.phase
 
-    async def _share(self) -> None:
-        await self._cache.store_progress(self.progress)
-
     @asynccontextmanager
     async def _shared(self, *, hears_pause: bool = False) -> AsyncIterator[None]:
         """Store the progress every second while the body runs, and notice a pause by another process."""
@@ -467,9 +457,9 @@ class Backfill:
         async def share() -> None:
             while True:
                 await asyncio.sleep(SHARED_S)
-                await self._share()
-                if hears_pause:
-                    self._is_paused = self._is_paused or (await self._history()).is_paused
+                await self._cache.store_progress(self.progress)
+                if hears_pause and not self._is_paused:
+                    self._is_paused = (await self._cache.history(self._runs.clock())).is_paused
 
         sharing = asyncio.create_task(share())
         try:

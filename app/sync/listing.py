@@ -14,15 +14,7 @@ from app.api.errors import EndlessListError, RejectedError
 from app.api.requests import ALL_RUNS, RunQuery
 from app.sync.runs import RunSync
 from app.sync.walk import SECOND, Order
-from storage.records import CANCELLED, Repository, Run, RunFilter
-
-
-class Listed(Struct, frozen=True):
-    """The result of one page of a listing."""
-
-    runs: tuple[Run, ...]
-    dropped: int
-    """The number of its entries without a usable id."""
+from storage.records import CANCELLED, Repository, Run, RunFilter, RunPage
 
 
 class FilterIgnoredError(Exception):
@@ -37,7 +29,7 @@ class Listing(Struct, frozen=True):
 
     runs: RunSync
 
-    async def pages(self, condition: RunFilter, *, limit: int | None) -> AsyncIterator[Listed]:
+    async def pages(self, condition: RunFilter, *, limit: int | None) -> AsyncIterator[RunPage]:
         """Runs that match the filter, page by page, at most `limit` (None: all), each once."""
         query = await self._query(condition)
         most = self.runs.reader.page_size
@@ -66,7 +58,7 @@ class Listing(Struct, frozen=True):
             passing = (run for run in once.values() if matches(run, condition, finals))
             chosen = tuple(islice(passing, None if limit is None else limit - count))
             count += len(chosen)
-            yield Listed(chosen, stored.page.dropped)
+            yield replace(stored.page, runs=chosen)
             order.read(stored.page)
             if count == limit or _is_before(order, condition.since):
                 return

@@ -4,13 +4,12 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.budget import POLL_S, Priority
@@ -105,10 +104,8 @@ class Cadence:
         return max(0.0, self.due_at_s - now_s)
 
 
-class HealthSync(Struct, frozen=True):
+class HealthSync(PollRecord, frozen=True):
     """Keeps the cached health of the code hosts up to date."""
-
-    polls: PollRecord
 
     async def refresh(self) -> None:
         """Poll once.
@@ -116,16 +113,15 @@ class HealthSync(Struct, frozen=True):
         Raises:
             ApiError: The service could not be asked: the hosts' known state does not change.
         """
-        polls = self.polls
         try:
-            report = await polls.client.health()
+            report = await self.client.health()
         except ApiError as error:
-            await polls.record(error)
+            await self.record(error)
             raise
-        changes = await polls.cache.store_health(report, at=polls.clock())
-        await polls.record(None)
+        changes = await self.cache.store_health(report, at=self.clock())
+        await self.record(None)
         # Together with the end of the poll, so that listeners read once.
-        polls.announce(HealthChanged(changes))
+        self.announce(HealthChanged(changes))
 
 
 @dataclass(slots=True)
@@ -159,8 +155,8 @@ class Polling:
         """Start polling immediately."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
         self.schedule.start(self._catch_up)
-        self.schedule.add("runs", lambda: self._poll("runs", self.runs))
-        self.schedule.add("health", lambda: self._poll("health", self.health))
+        self.schedule.add("runs", partial(self._poll, self.runs.polls, self.runs.refresh))
+        self.schedule.add("health", partial(self._poll, self.health, self.health.refresh))
         self.schedule.add("orphans", self._adopt_orphans)
         for name, work in self.chores.items():
             self.schedule.add(name, partial(self._alone, work))
@@ -182,7 +178,8 @@ class Polling:
         await self.schedule.stop()
         await self._release()
 
-    async def _poll(self, subject: Subject, sync: RunSync | HealthSync) -> float:
+    async def _poll(self, polls: PollRecord, refresh: Callable[[], Awaitable[None]]) -> float:
+        subject = polls.subject
         cadence = self._cadences[subject]
         if wait_s := cadence.wait_s(time.monotonic()):
             return wait_s
@@ -195,7 +192,7 @@ class Polling:
             return min(max(0.1, wait.until.timestamp() - self.runs.client.budget.now_s()), LOOK_AGAIN_S)
         self._asked_for.discard(subject)
         try:
-            await sync.refresh()
+            await refresh()
         except RateLimitedError as error:
             # A rate limit does not count as a failure of the service.
             cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
@@ -209,7 +206,7 @@ class Polling:
         except Exception as error:
             # Our own bug must not look like a quiet service.
             why = f"Runwarden could not use the answer ({type(error).__name__}: {error})."
-            await sync.polls.record(InternalError(why))
+            await polls.record(InternalError(why))
             raise
         else:
             cadence.succeeded(time.monotonic())

@@ -117,7 +117,7 @@ class RunReader(Struct, frozen=True):
         while True:
             stored = await self.page(query, token, size)
             page = stored.page
-            ids = {run.run_id for run in stored.page.runs}
+            ids = {run.run_id for run in page.runs}
             new = ids - known
             known |= new
             yield replace(stored, page=replace(page, repeated=frozenset(ids - new)))
@@ -260,8 +260,8 @@ class Walk:
             self.total = page.total_count
         self.token = page.next_token
         self.ended = page.next_token is None
-        self.runs = self.runs + len(page.runs)
-        self.dropped = self.dropped + page.dropped
+        self.runs += len(page.runs)
+        self.dropped += page.dropped
         if self.known is not None:
             missed = sum(run.run_id in new and self.known.holds(run.created_at) for run in page.runs)
             self.refuted = missed >= IN_A_ROW and 2 * missed > len(page.runs)
@@ -272,9 +272,8 @@ class Walk:
             is_same = run.run_id not in changed and run.run_id not in page.repeated
             self._meeting = self._meeting + 1 if is_same and run.run_id not in unwalked else 0
             self._joining = self._joining + 1 if is_same and self.known and self.known.holds(run.created_at) else 0
-            self.met = self.met or self._meeting >= IN_A_ROW
-            is_joined = self._joining >= IN_A_ROW and not self.order.is_odd and not self.refuted
-            self.joined = self.joined or is_joined
+            self.met |= self._meeting >= IN_A_ROW
+            self.joined |= self._joining >= IN_A_ROW and not self.order.is_odd and not self.refuted
 
     @property
     def is_odd(self) -> bool:

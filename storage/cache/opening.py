@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from storage.cache.schema import LAYOUT, create, layout_of
 from storage.database import connect, immediate, is_busy, set_pragma
-from storage.errors import DatabaseBusyError, DatabaseDamagedError, storage_error, translated
+from storage.errors import DatabaseBusyError, primary_code, translated
 from storage.private_file import make_private, move_aside, opening
 
 DAMAGE_FIX: Final = "Start Runwarden again: the file is then moved aside, and everything is fetched again."
@@ -76,7 +76,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
                         text = f"A Runwarden of another version has {path} open. End it, then start this one again."
                         raise DatabaseBusyError(text, path=path) from error
             except sqlite3.Error as error:
-                if not isinstance(storage_error(error, path, damage_fix=DAMAGE_FIX), DatabaseDamagedError):
+                if primary_code(error) not in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
                     raise
                 is_damaged = True
         aside = move_aside(path, "damaged" if is_damaged else "outdated", now.strftime("%Y%m%dT%H%M%S"))

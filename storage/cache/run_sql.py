@@ -109,12 +109,6 @@ def about_text(run_id: str, repository: str, branch: str) -> str:
     return about.replace(KNOWN_FROM, " ").replace(RESULT_FROM, " ")
 
 
-def search_text(run_id: str, repository: str, branch: str, asked: str, agent: str | None, result: str) -> str:
-    """All that a search reads."""
-    known = f"{KNOWN_FROM}{asked}\n{agent or ''}{RESULT_FROM}{result}".casefold()
-    return about_text(run_id, repository, branch) + known
-
-
 def packed(findings: FindingCounts | None) -> int:
     """The findings as a number that is higher the more severe they are; -1: unknown."""
     if findings is None:

@@ -30,10 +30,10 @@ from storage.cache.run_sql import (
     RANK,
     RESULT_FROM,
     UNKNOWN_US,
+    TurnTimes,
     about_text,
     first_turn,
     packed,
-    search_text,
     turns_after,
 )
 from storage.database import execute, immediate, scalar, select_in
@@ -78,6 +78,10 @@ SELECT r.run_id, r.id, s.digest, s.asked_us, ifnull(w.updated_us, ?), r.status, 
     r.active_since_us, r.worked_us, r.took_us
 FROM runs AS r JOIN sightings AS s ON s.id = r.id LEFT JOIN written AS w ON w.run = r.id
 WHERE r.run_id IN (?)
+"""
+_SEE_REPOSITORY: Final = """
+INSERT INTO repositories (label, newest_us) VALUES (?, ?)
+ON CONFLICT (label) DO UPDATE SET newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us
 """
 _END: Final = """
 UPDATE runs SET is_final = 1, severity = :severity, took_us = iif(
@@ -191,7 +195,9 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
         marked = mark_cancelled(connection, {run_id for answer in answers for run_id in answer.cancelled})
         changes = [merging.merge(answer) for answer in answers]
         changes[-1] = replace(changes[-1], updated=(*changes[-1].updated, *marked))
-        merging.store_names()
+        counts = [(status, runs, status in merging.finals) for status, runs in merging.counts.items()]
+        connection.executemany(ADD_TO_STATUS, counts)
+        connection.executemany(_SEE_REPOSITORY, merging.newest.items())
     for answer, changed in zip(answers, changes, strict=True):
         answer.changes = changed
 
@@ -219,7 +225,8 @@ def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSumma
         return
     number, is_current, run_id, repository, branch = row
     findings = packed(summary.findings if is_current else None)
-    search = search_text(run_id, repository, branch, asked, agent, result if is_current else "")
+    known = f"{KNOWN_FROM}{asked}\n{agent or ''}{RESULT_FROM}{result if is_current else ''}".casefold()
+    search = about_text(run_id, repository, branch) + known
     sql = "UPDATE runs SET agent = ?, findings = ?, search = ? WHERE id = ?"
     connection.execute(sql, (agent or "", findings, search, number))
     sql = "INSERT OR REPLACE INTO summaries VALUES (?, ?)"
@@ -233,13 +240,14 @@ def mark_final(connection: sqlite3.Connection, status: str) -> None:
     connection.execute(_END, bound)
 
 
-def _columns(arrived: ArrivedRun) -> tuple[str, str, str, str, int, int, str]:
-    """Id, status, branch, repository, times of creation and update, and the text that a search reads."""
+def _columns(arrived: ArrivedRun, asked_us: int) -> tuple[str, str, str, str, int, int, int, str]:
+    """Id, status, branch, repository, times of creation, update and change, and the text that a search reads."""
     run = arrived.run
     run_id, branch, created_us = run.run_id, run.branch_name, to_sortable_us(run.created_at)
     repository = _label(run.repository.platform, run.repository.data_json)
+    at_us = asked_us if arrived.updated_us == NO_TIME_US else arrived.updated_us
     about = about_text(run_id, repository, branch)
-    return run_id, run.status, branch, repository, created_us, arrived.updated_us, about
+    return run_id, run.status, branch, repository, created_us, arrived.updated_us, at_us, about
 
 
 # A history has few repositories and many runs, and each label is parsed from JSON.
@@ -257,9 +265,7 @@ class StoredRun(NamedTuple):
     status: str
     created_us: int
     updated_us: int
-    active_since_us: int
-    worked_us: int
-    took_us: int
+    turns: TurnTimes
 
 
 class RunMerge(Struct, frozen=True):
@@ -285,7 +291,7 @@ class RunMerge(Struct, frozen=True):
         same: list[int] = []
         changed: list[tuple[StoredRun, ArrivedRun]] = []
         stored = select_in(self.connection, _STORED, list(left), NO_TIME_US)
-        for run_id, number, digest, seen_us, written_us, *state in stored:
+        for run_id, number, digest, seen_us, written_us, status, created_us, updated_us, *turns in stored:
             entry = left.pop(run_id)
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
                 continue
@@ -297,7 +303,8 @@ class RunMerge(Struct, frozen=True):
             if digest == entry.digest:
                 same.append(number)
             else:
-                changed.append((StoredRun(number, min(seen_us, asked_us), *state), entry))
+                before = StoredRun(number, min(seen_us, asked_us), status, created_us, updated_us, tuple(turns))
+                changed.append((before, entry))
         other = (*left.values(), *(entry for _, entry in changed))
         if failed := [(entry.run.run_id,) for entry in other if entry.run.status == "failed"]:
             # Their agents may have asked a new question.
@@ -327,18 +334,18 @@ class RunMerge(Struct, frozen=True):
         rows: list[str | int] = []
         events: list[tuple[str | int, ...]] = []
         for number, arrived in numbered:
-            run_id, status, branch, repository, created_us, updated_us, about = _columns(arrived)
+            run_id, status, branch, repository, created_us, updated_us, at_us, about = _columns(arrived, asked_us)
             self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
-            is_final, first_at_us = status in self.finals, _at_us(updated_us, asked_us)
+            is_final = status in self.finals
             after_us = polled_us if created_us > newest_us else 0
             turns = first_turn(created_us, updated_us, asked_us, is_final=is_final)
             urgency = urgency_of(status, is_final=is_final)
             rows += number, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us
-            rows += status, first_at_us, after_us, *turns, urgency, about + NOTHING_KNOWN
+            rows += status, at_us, after_us, *turns, urgency, about + NOTHING_KNOWN
             # Finished runs of the first stored answer, and older ones, are history and cause no event. This is not done
             # by a trigger, which would be slower.
             if not is_final or (news_us is not None and created_us > news_us):
-                events.append((run_id, repository, branch, status, first_at_us))
+                events.append((run_id, repository, branch, status, at_us))
         _insert(self.connection, _ADD, rows)
         sql = "INSERT INTO events (run_id, repository, branch, new, at_us) VALUES (?, ?, ?, ?, ?)"
         self.connection.executemany(sql, events)
@@ -359,16 +366,16 @@ class RunMerge(Struct, frozen=True):
             # The run was cancelled and another field changed; the service still reports a failure.
             if (received.run.status, stored.status, received.updated_us) == ("failed", CANCELLED, stored.updated_us):
                 arrived = replace(received, run=replace(received.run, status=CANCELLED))
-            run_id, status, branch, repository, created_us, updated_us, about = _columns(arrived)
+            run_id, status, branch, repository, created_us, updated_us, at_us, about = _columns(arrived, asked_us)
             self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
-            is_final, at_us = status in self.finals, _at_us(updated_us, asked_us)
+            is_final = status in self.finals
             created_us = stored.created_us if created_us == NO_TIME_US else created_us
             updated_us = stored.updated_us if updated_us == NO_TIME_US else updated_us
-            if stored.took_us == UNKNOWN_US:
-                turns = first_turn(created_us, updated_us, stored.active_since_us, is_final=is_final)
+            active_since_us, _, took_us = stored.turns
+            if took_us == UNKNOWN_US:
+                turns = first_turn(created_us, updated_us, active_since_us, is_final=is_final)
             else:
-                before = stored.active_since_us, stored.worked_us, stored.took_us
-                turns = turns_after(before, at_us, was_final=stored.status in self.finals, is_final=is_final)
+                turns = turns_after(stored.turns, at_us, was_final=stored.status in self.finals, is_final=is_final)
             rows.append((status, is_final, branch, repository, created_us, updated_us, *turns, about, stored.number))
             numbered.append((stored.number, arrived))
             if status == stored.status:
@@ -399,20 +406,6 @@ class RunMerge(Struct, frozen=True):
         _insert(self.connection, sql, bodies)
         sql = "INSERT OR REPLACE INTO sightings (id, digest, asked_us) VALUES (?, ?, ?)"
         _insert(self.connection, sql, sightings)
-
-    def store_names(self) -> None:
-        """Store the numbers of runs by status, and each repository's newest run."""
-        counts = [(status, runs, status in self.finals) for status, runs in self.counts.items()]
-        self.connection.executemany(ADD_TO_STATUS, counts)
-        self.connection.executemany(
-            "INSERT INTO repositories (label, newest_us) VALUES (?, ?) ON CONFLICT (label) DO UPDATE SET"
-            " newest_us = excluded.newest_us WHERE excluded.newest_us > newest_us",
-            self.newest.items(),
-        )
-
-
-def _at_us(updated_us: int, asked_us: int) -> int:
-    return asked_us if updated_us == NO_TIME_US else updated_us
 
 
 def _insert(connection: sqlite3.Connection, sql: str, values: Sequence[str | int]) -> None:
