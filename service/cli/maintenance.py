@@ -10,7 +10,7 @@ import click
 from service.cli.output import AdminCommand, AdminContext, operator
 from service.clock import SECOND_MICROS, now_micros, parse_duration, rfc3339
 from service.execution.queue import forget_ended, migrate_queue
-from service.execution.retention import Pruner
+from service.execution.retention import prune_files, prune_stored_files
 from service.processes import backup as backups
 from service.setup import SetupError
 from service.store import workers
@@ -91,10 +91,9 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool, yes: bool) -> None:
     if not (dry_run or yes) and os.isatty(0) and not click.confirm(f"Remove {what}?", err=True):
         raise SetupError("nothing was removed: it was not confirmed")
     with admin.database() as database:
-        pruner = Pruner(database, admin.folder, dry_run=dry_run)
         # The database first, so that interrupting the slow part loses nothing.
-        stored = pruner.stored_files(before)
-        files, size = pruner.files(before)
+        stored = prune_stored_files(database, before, dry_run=dry_run)
+        files, size = prune_files(database, admin.folder, before, dry_run=dry_run)
         entries = forget_ended(database, before, dry_run=dry_run)
     if not dry_run:
         with admin.change("prune") as change:

@@ -211,10 +211,10 @@ _Rows = list[dict[str, str]]
 
 def _conclude(admin: AdminContext, document: dict[str, object], head: str, branches: _Rows, webhooks: _Rows) -> None:
     """Remove leftovers in the queue and in the data folder, and report those elsewhere."""
-    from service.execution.retention import Deletion  # dbos
+    from service.execution.retention import complete_deletions  # dbos
 
     with admin.database() as database:
-        at_work = Deletion(database, admin.folder, now_micros).complete(_WAIT_S)
+        at_work = complete_deletions(database, admin.folder, now_micros, _WAIT_S)
     state, left_there = "deleting" if at_work else "deleted", {"branches": branches, "webhooks": webhooks}
     document |= {"state": state, "left_on_code_hosts": left_there}
     lines = [head]

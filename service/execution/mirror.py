@@ -42,7 +42,6 @@ class RepositorySnapshot:
     """The default branch's name; None: the repository is empty, or its HEAD points nowhere."""
     branches: dict[str, str]
     """The commits of the turn's branch and of the default branch, by name; without those that do not exist."""
-
     beside: str | None = None
     """A branch that does not let git make the turn's branch: `feature` next to `feature/x`."""
 

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 
@@ -16,6 +16,7 @@ from service.store.turn_files import MAX_DIFF, PATCHES, Key
 from service.store.turns import Turn
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class InterruptedTurnError(Exception):
@@ -98,12 +99,12 @@ class TurnRecorder:
         except AWAY as error:
             raise InterruptedTurnError from error
 
-    def write(self, act: Callable[[sa.Connection], T]) -> T:
-        """Write in a transaction, which is repeated while the database is down."""
+    def write(self, act: Callable[Concatenate[sa.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Call with a connection that writes in a transaction, which is repeated while the database is down."""
 
         def write() -> T:
             with self.database.write() as connection:
-                return act(connection)
+                return act(connection, *arguments, **named)
 
         return self.retried(write)
 
@@ -145,13 +146,19 @@ class TurnRecorder:
             with self.database.write() as connection:
                 messages.mark(connection, heard, "delivered")
 
-    def write_for(self, turn: Turn, act: Callable[[sa.Connection], bool]) -> None:
+    def write_for(
+        self,
+        act: Callable[Concatenate[sa.Connection, Turn, P], bool],
+        turn: Turn,
+        *arguments: P.args,
+        **named: P.kwargs,
+    ) -> None:
         """Write for an attempt that still has its turn, in a transaction; `act` returns whether it has.
 
         Raises:
             SupersededError: The attempt no longer has the turn.
         """
-        if not self.write(act):
+        if not self.write(act, turn, *arguments, **named):
             raise SupersededError(f"{turn.run_id} turn {turn.number}: another attempt has it, or it was cancelled")
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.agents import invocation
-from service.agents.options import Agent, RepositorySetup
+from service.agents.options import Agent
 from service.egress.budget import MemoryMeter
 from service.egress.usage import Usage
 from service.execution import agent as agent_process
@@ -63,14 +63,12 @@ class Rehearsal:
         instructions: str,
         run_id: str = "run_rehearsal",
         number: int = 1,
-        setup: RepositorySetup | None = None,
         check: Callable[[], None] = lambda: None,
         unheard: Callable[[], Sequence[Message]] = tuple,
     ) -> RehearsalResult:
         """Let an agent do one turn; a later turn of the same run continues the session of the first.
 
-        `check` is called several times a second, as is `unheard`, which returns messages for the agent. Of the
-        repository's `setup`, the commands and the cache are left out.
+        `check` is called several times a second, as is `unheard`, which returns messages for the agent.
         """
         workspace = Workspace(self.folder.work / f"rehearsal.{run_id}-{number}-1")
         identity = identity_of(self.settings.author_name, self.settings.author_email)
@@ -89,8 +87,8 @@ class Rehearsal:
             checkout.fill(_BRANCH)
             places = session_of(self.folder, run_id, agent), cache_of(self.folder, "rehearsal", agent)
             share = SharedDisk(self.settings.agent, 1).join(workspace.root)
-            bare, objects = (setup or RepositorySetup()).model_copy(update={"cache": ()}), snapshot.git_dir / "objects"
-            command = AgentCommand(agent, workspace, objects, self.sandbox, share, task, *places, meter, bare)
+            objects = snapshot.git_dir / "objects"
+            command = AgentCommand(agent, workspace, objects, self.sandbox, share, task, *places, meter)
             try:
                 agent_process.run(command, log, secrets, check, unheard)
             except (AgentFailedError, NoSandboxError) as error:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -41,68 +40,63 @@ _AGAIN_MICROS: Final = DAY_MICROS
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """Completes the deletions noted in a database, as far as the queue and one data folder go."""
+def complete_deletions(database: Database, data: DataFolder, clock: Clock, wait_s: float = 0.0) -> int:
+    """Complete the deletions noted in a database, as far as the queue and one data folder go.
 
-    database: Database
-    folder: DataFolder
-    clock: Clock
+    Wait up to `wait_s` for agents; return how many still work on deleted runs.
+    """
+    until = time.monotonic() + wait_s
+    delete_rows(database, clock)
+    while (held := clear_folder(database, data)) and time.monotonic() < until:
+        time.sleep(_DELETION_PAUSE_S)
+    return held
 
-    def complete(self, wait_s: float = 0.0) -> int:
-        """Complete every deletion, waiting up to `wait_s` for agents; return how many still work on deleted runs."""
-        until = time.monotonic() + wait_s
-        self.delete_rows()
-        while (held := self.clear_folder()) and time.monotonic() < until:
-            time.sleep(_DELETION_PAUSE_S)
-        return held
 
-    def delete_rows(self) -> None:
-        """Delete the rows of organizations, in batches, so that other writers do not wait long, and queue entries."""
-        with self.database.read() as connection:
-            pending = deletions.pending_organizations(connection)
-        for organization_id in pending:
-            is_deleted = False
-            while not is_deleted:
-                with self.database.write() as connection:
-                    if not deletions.delete_runs_of(connection, organization_id, self.clock()):
-                        is_deleted = deletions.delete_organization(connection, organization_id)
-        with self.database.read() as connection:
-            turns = deletions.noted(connection, "turn")
-        for start in range(0, len(turns), deletions.BATCH):
-            batch = turns[start : start + deletions.BATCH]
-            forget_turns(self.database, batch)
-            with self.database.write() as connection:
-                deletions.forget_turns(connection, batch)
+def delete_rows(database: Database, clock: Clock) -> None:
+    """Delete the rows of organizations, in batches, so that other writers do not wait long, and queue entries."""
+    with database.read() as connection:
+        pending = deletions.pending_organizations(connection)
+    for organization_id in pending:
+        is_deleted = False
+        while not is_deleted:
+            with database.write() as connection:
+                if not deletions.delete_runs_of(connection, organization_id, clock()):
+                    is_deleted = deletions.delete_organization(connection, organization_id)
+    with database.read() as connection:
+        turns = deletions.noted(connection, "turn")
+    for start in range(0, len(turns), deletions.BATCH):
+        batch = turns[start : start + deletions.BATCH]
+        forget_turns(database, batch)
+        with database.write() as connection:
+            deletions.forget_turns(connection, batch)
 
-    def clear_folder(self) -> int:
-        """Remove the files of deleted runs and organizations; return how many deletions cannot be finished yet."""
-        with self.database.read() as connection:
-            runs = set(deletions.noted(connection, "run"))
-            owners = deletions.noted(connection, "organization")
-            pending = deletions.pending_organizations(connection)
-        held = {run_id for run_id in attempts_at_work(self.folder) if run_id in runs}
-        folders = (self.folder.runs, self.folder.sessions, self.folder.work)
-        for path in [path for folder in folders for path in folder.glob("*")]:
-            # The name of a workspace is `executor.run-turn-attempt`.
-            run_id = path.name.rpartition(".")[2].partition("-")[0]
-            if run_id in runs - held:
-                _remove(path)
-        if not held:
-            # Mirrors of repositories that no organization has configured or worked on.
-            for git_dir in self.folder.mirrors.glob("*.git"):
-                # The lock file stays, empty and named by a hash: another process may wait for it.
-                with git_dir.with_suffix(".lock").open("a") as lock, self.database.read() as connection:
-                    fcntl.flock(lock, fcntl.LOCK_EX)
-                    if git_dir.name.partition(".")[0] not in {
-                        ids.address_key(url) for url in deletions.addresses(connection)
-                    }:
-                        _remove(git_dir)
-            for one in owners:
-                for mail in self.folder.outbox.glob(f"{one}.*"):
-                    mail.unlink(missing_ok=True)
-                _remove(self.folder.caches / one)
-        return len(held) + len(pending)
+
+def clear_folder(database: Database, data: DataFolder) -> int:
+    """Remove the files of deleted runs and organizations; return how many deletions cannot be finished yet."""
+    with database.read() as connection:
+        runs = set(deletions.noted(connection, "run"))
+        owners = deletions.noted(connection, "organization")
+        pending = deletions.pending_organizations(connection)
+    held = {run_id for run_id in attempts_at_work(data) if run_id in runs}
+    for path in (*data.runs.glob("*"), *data.sessions.glob("*"), *data.work.glob("*")):
+        # The name of a workspace is `executor.run-turn-attempt`.
+        run_id = path.name.rpartition(".")[2].partition("-")[0]
+        if run_id in runs - held:
+            _remove(path)
+    if not held:
+        # Mirrors of repositories that no organization has configured or worked on.
+        for git_dir in data.mirrors.glob("*.git"):
+            # The lock file stays, empty and named by a hash: another process may wait for it.
+            with git_dir.with_suffix(".lock").open("a") as lock, database.read() as connection:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                known = {ids.address_key(url) for url in deletions.addresses(connection)}
+                if git_dir.name.partition(".")[0] not in known:
+                    _remove(git_dir)
+        for owner in owners:
+            for mail in data.outbox.glob(f"{owner}.*"):
+                mail.unlink(missing_ok=True)
+            _remove(data.caches / owner)
+    return len(held) + len(pending)
 
 
 def _remove(path: Path) -> None:
@@ -111,53 +105,53 @@ def _remove(path: Path) -> None:
         raise OSError(f"{path} cannot be removed; remove it by hand, and the rest is removed at the next start")
 
 
-@dataclass(frozen=True, slots=True)
-class Pruner:
-    """Removes data older than an instant (microseconds) from one database and one data folder."""
+def prune_stored_files(
+    database: Database,
+    before: int,
+    tables: tuple[sa.Table, ...] = turn_files.FILES + turn_files.ARTIFACTS,
+    *,
+    dry_run: bool = False,
+) -> int:
+    """Remove from the database the files of turns that ended before an instant (microseconds); return how many."""
+    if dry_run:
+        with database.read() as connection:
+            return turn_files.count_ended(connection, before, tables)
+    removed, batch = 0, _BATCH
+    while batch >= _BATCH:
+        with database.write() as connection:
+            batch = turn_files.remove_ended(connection, before, tables, _BATCH)
+        removed += batch
+    return removed
 
-    database: Database
-    folder: DataFolder
-    dry_run: bool = False
 
-    def stored_files(self, before: int, tables: tuple[sa.Table, ...] = turn_files.FILES + turn_files.ARTIFACTS) -> int:
-        """Remove from the database the files of turns that ended before; return how many."""
-        if self.dry_run:
-            with self.database.read() as connection:
-                return turn_files.count_ended(connection, before, tables)
-        removed, batch = 0, _BATCH
-        while batch >= _BATCH:
-            with self.database.write() as connection:
-                batch = turn_files.remove_ended(connection, before, tables, _BATCH)
-            removed += batch
-        return removed
+def prune_files(database: Database, data: DataFolder, before: int, *, dry_run: bool = False) -> tuple[int, int]:
+    """Remove from the data folder logs and diffs last written before; return how many, and their bytes."""
+    number = size = 0
+    with database.read() as connection:
+        open_runs = turns.open_runs(connection)
+    # Ids begin with their time: a turn accepted later cannot have ended earlier.
+    end = f"run_{ids.ulid(max(0, before), lambda _: 0)}"
+    for folder in list(data.runs.iterdir()):
+        if folder.name >= end or folder.name in open_runs:
+            continue
+        for file in list(folder.iterdir()):
+            if file.stat().st_mtime * SECOND_MICROS < before:
+                number += 1
+                size += file.stat().st_size
+                if not dry_run:
+                    file.unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    return number, size
 
-    def files(self, before: int) -> tuple[int, int]:
-        """Remove from the data folder the logs and diffs last written before; return how many, and their bytes."""
-        number = size = 0
-        with self.database.read() as connection:
-            open_runs = turns.open_runs(connection)
-        # Ids begin with their time: a turn accepted later cannot have ended earlier.
-        end = f"run_{ids.ulid(max(0, before), lambda _: 0)}"
-        for folder in list(self.folder.runs.iterdir()):
-            if folder.name >= end or folder.name in open_runs:
-                continue
-            for file in list(folder.iterdir()):
-                if file.stat().st_mtime * SECOND_MICROS < before:
-                    number += 1
-                    size += file.stat().st_size
-                    if not self.dry_run:
-                        file.unlink()
-            if not any(folder.iterdir()):
-                folder.rmdir()
-        return number, size
 
-    def sessions(self, before: int) -> None:
-        """Remove the home folders that agents keep for runs whose last turn began before."""
-        with self.database.read() as connection:
-            open_runs = turns.open_runs(connection)
-        for session in self.folder.sessions.glob("*"):
-            if session.name not in open_runs and session.stat().st_mtime * SECOND_MICROS < before:
-                trees.remove(session)
+def prune_sessions(database: Database, data: DataFolder, before: int) -> None:
+    """Remove the home folders that agents keep for runs whose last turn began before."""
+    with database.read() as connection:
+        open_runs = turns.open_runs(connection)
+    for session in data.sessions.glob("*"):
+        if session.name not in open_runs and session.stat().st_mtime * SECOND_MICROS < before:
+            trees.remove(session)
 
 
 class Retention:
@@ -171,8 +165,6 @@ class Retention:
         self._git_timeout_s = settings.execution.git_timeout_s
         self._branches_until = 0
         """This worker has checked the branches of runs that ended before this instant."""
-        self._pruner = Pruner(database, folder)
-        self._deletion = Deletion(database, folder, clock)
 
     def start(self, ask_for_database: Callable[[], None], end: threading.Event) -> None:
         """Prune now and every hour until `end`; `ask_for_database` has one worker call `prune_database`."""
@@ -182,11 +174,11 @@ class Retention:
             while True:
                 try:
                     ask_for_database()
-                    self._pruner.sessions(self._before(self._settings.sessions_days))
+                    prune_sessions(self._database, self._folder, self._before(self._settings.sessions_days))
                     if self._settings.logs_days is not None:
-                        self._pruner.files(self._before(self._settings.logs_days))
+                        prune_files(self._database, self._folder, self._before(self._settings.logs_days))
                     # How many deletions could not be finished yet.
-                    held = self._deletion.clear_folder()
+                    held = clear_folder(self._database, self._folder)
                 except Exception:  # The boundary: an outage of the database must not stop pruning forever.
                     _logger.exception("pruning failed; the next try is in an hour")
                 if end.wait(_HELD_PAUSE_S if held else _PAUSE_S):
@@ -200,11 +192,11 @@ class Retention:
 
         Returns the numbers of queue entries and of stored files that were removed.
         """
-        self._deletion.delete_rows()
+        delete_rows(self._database, self._clock)
         settings = self._settings
         queue = forget_ended(self._database, self._before(settings.queue_days))
         kinds = ((settings.logs_days, turn_files.FILES), (settings.artifacts_days, turn_files.ARTIFACTS))
-        stored = sum(self._pruner.stored_files(self._before(days), tables) for days, tables in kinds if days)
+        stored = sum(prune_stored_files(self._database, self._before(days), tables) for days, tables in kinds if days)
         with self._database.write() as connection:
             delete(connection, deliveries, deliveries.c.received_at < self._before(settings.deliveries_days))
             events.remove(connection, self._before(settings.events_days))

@@ -200,8 +200,7 @@ class TurnExecution:
             with self.recorder.database.read() as connection:
                 is_cancelled = turns.is_cancelled(connection, attempt.turn)
             if is_cancelled and (change := attempt.keep()) is not None:
-                fields, now = asdict(change), self.recorder.clock()
-                self.recorder.write(lambda connection: turns.note_kept(connection, attempt.turn, fields, now))
+                self.recorder.write(turns.note_kept, attempt.turn, asdict(change), self.recorder.clock())
             raise
         except (InterruptedTurnError, SQLAlchemyError):
             raise
@@ -289,8 +288,8 @@ class TurnExecution:
         turn, change = attempt.turn, attempt.keep()
         first = turn.from_turn if change is None else turn.number if change.files else None
         fields = {**paused.change, **({} if change is None else asdict(change)), **attempt.keep_commit()}
-        paused, now = replace(paused, from_turn=first, change=fields), self.recorder.clock()
-        self.recorder.write_for(turn, lambda connection: turns.pause(connection, turn, paused, now))
+        paused = replace(paused, from_turn=first, change=fields)
+        self.recorder.write_for(turns.pause, turn, paused, self.recorder.clock())
         attempt.note(why)
         raise PausedTurnError(f"{attempt.trailer}: {why}")
 

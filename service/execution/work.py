@@ -44,8 +44,6 @@ from service.text import plural, storable
 
 _MAX_PUSHES: Final = 5
 """How often a commit is put on top of a branch that moves."""
-
-
 StartingPoint = TypedDict("StartingPoint", {"from": Literal["patch", "branch"], "turn": int, "text": str})
 """What happened to an earlier turn's changes that were not pushed, with a sentence for the agent and the log."""
 
@@ -143,8 +141,7 @@ class Attempt:
         self._checkout = checkout = Checkout(workspace, git, run.url, snapshot, setup.part, left_behind, self.note)
         if snapshot.default_branch not in {None, default}:
             # Only the fetch has shown which branch is the default one.
-            fetched = run.url, str(snapshot.default_branch)
-            self.recorder.write(lambda connection: repositories.note_default_branch(connection, *fetched))
+            self.recorder.write(repositories.note_default_branch, run.url, str(snapshot.default_branch))
         done = self._own_commit() if not run.head_ref else None
         if done is not None:
             self.note(f"an earlier attempt has already pushed {done[0]}")
@@ -182,8 +179,7 @@ class Attempt:
         task = self._task(begun)
         self.note(f"sandbox: {self.sandbox}")
         if head is not None and self.agent.options.on_completion.status:
-            at_work = (run, self.turn.number, head, self.recorder.clock())
-            self.recorder.write(lambda connection: postings.at_work(connection, *at_work))
+            self.recorder.write(postings.at_work, run, self.turn.number, head, self.recorder.clock())
         return self._run_agent(task)
 
     def _fetch(self, *bases: str | None) -> RepositorySnapshot:
@@ -353,13 +349,10 @@ class Attempt:
             trees.unlock(folder)
         if not os.path.lexists(tree / ARTIFACTS):
             return False
-        owner = self.run.organization_id
-        sizes, others = self.recorder.write(lambda connection: turn_files.artifacts_held(connection, owner, key))
+        sizes, others = self.recorder.write(turn_files.artifacts_held, self.run.organization_id, key)
 
         def put(name: str, content: bytes) -> None:
-            self.recorder.write(
-                lambda connection: turn_files.put_artifact(connection, key, number, name, len(content), content)
-            )
+            self.recorder.write(turn_files.put_artifact, key, number, name, len(content), content)
 
         try:
             for line in artifacts.keep(tree, self.settings.artifacts, sizes, others, self.secrets, put):
@@ -440,8 +433,7 @@ class Attempt:
         return self._committed
 
     def _store(self, kind: str, content: bytes) -> None:
-        row = (self.at_work.key, self.turn.attempt, kind, content)
-        self.recorder.write(lambda connection: turn_files.put(connection, *row))
+        self.recorder.write(turn_files.put, self.at_work.key, self.turn.attempt, kind, content)
 
     def _message(self, given: str | None) -> str:
         made = commits.commit_message(given, self.agent.name, self.turn.own_instructions, self.trailer)
@@ -477,7 +469,8 @@ class Attempt:
                 self.note(f"{branch} has moved to {head}: the change is put on top of it")
             self._undelivered = commit.sha, summary
             sha = commit.sha
-            self._begin_push(sha)
+            # Recorded before it leaves the machine.
+            self.recorder.write_for(turns.begin_push, self.turn, sha)
             try:
                 with self.tracer.step("push"):
                     if checkout.large_files is not None:
@@ -486,13 +479,13 @@ class Attempt:
                         checkout.push(branch, sha, head)
                     else:
                         sha = self.api.make(checkout.git_dir, sha, checkout.snapshot.branches.values())
-                        self._begin_push(sha)
+                        self.recorder.write_for(turns.begin_push, self.turn, sha)
                         self.api.publish(branch, sha, head)
                 break
             except GitCommandError as error:
                 if error.is_passing:
                     # The commit that is kept for the next attempt, and not the one that was made of it.
-                    self._begin_push(commit.sha)
+                    self.recorder.write_for(turns.begin_push, self.turn, commit.sha)
                     raise
                 refused = GitCommandError(f"the push was refused: {error}")
             try:
@@ -511,10 +504,6 @@ class Attempt:
             raise GitCommandError(f"{branch} moved at each of {_MAX_PUSHES} pushes; continue the run to try again")
         self.note(f"pushed {sha} to {branch}")
         return self._completed(sha, summary, change)
-
-    def _begin_push(self, sha: str) -> None:
-        """Record the commit that is about to leave the machine."""
-        self.recorder.write_for(self.turn, lambda connection: turns.begin_push(connection, self.turn, sha))
 
     def _completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
         """Return the outcome of an attempt whose agent finished."""

@@ -220,8 +220,9 @@ class TurnWorker:
                 self._take_over()
             # Before the query: work that finishes in between was still read as due.
             at_work = self._engine.at_work
+            free = self.me.concurrency - self._turns_at_work
             with self._database.read() as connection:
-                chosen = self._next_turns(connection)
+                chosen = self._next_turns(connection)[:free] if free > 0 else []
                 due = dispatch.due_jobs(connection, self._clock())
             self._begin_turns(chosen)
             self._begin_jobs([name for name in due if name not in at_work])
@@ -262,16 +263,12 @@ class TurnWorker:
         return sum(name.partition(":")[0] not in self._jobs for name in self._engine.at_work)
 
     def _next_turns(self, connection: sa.Connection) -> list[dispatch.NextTurn]:
-        """Return the next turns, at most as many as this worker has free slots."""
-        free = self.me.concurrency - self._turns_at_work
-        if free <= 0:
-            return []
         slots = self.me.concurrency
         # SQLite has one worker at a time; otherwise the slots of all workers count.
         if not self._database.is_sqlite:
             living = workers.heard_within(connection, self._settings.worker_ttl_s, self._clock)
             slots = sum(worker.concurrency for worker in living)
-        return dispatch.next_turns(connection, slots, self._settings.organization_slots, self._clock())[:free]
+        return dispatch.next_turns(connection, slots, self._settings.organization_slots, self._clock())
 
     def _begin_turns(self, chosen: list[dispatch.NextTurn]) -> None:
         again = {f"{turn.run_id}:{turn.number}" for turn in chosen if turn.attempt}

@@ -9,7 +9,7 @@ import pytest
 
 from service.clock import DAY_MICROS
 from service.execution.artifacts import refusal
-from service.execution.retention import Pruner
+from service.execution.retention import prune_stored_files
 from service.settings import ArtifactLimits, DataFolder
 from service.store import deletions, turn_files, turns
 from service.store.database import Database
@@ -160,8 +160,7 @@ def test_artifacts_are_counted_pruned_and_deleted(database: Database, tmp_path: 
         held = turn_files.artifacts_held(connection, first.organization_id, key)
         for one in (key, other):
             assert turns.end(connection, *one, TurnOutcome("completed"), NOW + DAY_MICROS * (one == other))
-    pruner = Pruner(database, folder)
-    pruned = [pruner.stored_files(NOW + 1, turn_files.ARTIFACTS) for _ in range(2)]
+    pruned = [prune_stored_files(database, NOW + 1, turn_files.ARTIFACTS) for _ in range(2)]
     with database.write() as connection:
         left = [turn_files.artifacts_of(connection, one.id) for one in (first, second)]
         deletions.delete_runs(connection, [second.id], NOW)

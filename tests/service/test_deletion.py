@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from service.cli import main
 from service.clock import now_micros
-from service.execution.retention import Deletion
+from service.execution.retention import clear_folder, complete_deletions
 from service.execution.workspace import Workspaces
 from service.settings import DataFolder
 from service.store import (
@@ -145,7 +145,7 @@ def test_a_run_goes_once_it_is_confirmed_and_a_killed_deletion_completes_at_the_
     node.kill()
     # The command only executes its first transaction.
     with monkeypatch.context() as patch:
-        patch.setattr("service.execution.retention.Deletion.complete", lambda *_: 1)
+        patch.setattr("service.execution.retention.complete_deletions", lambda *_: 1)
         deleted = made.admin("org", "delete", "acme", "--yes")
     before = traces(made.database, folder, kept)
     made.begin("serve", "--port", "0")
@@ -205,16 +205,15 @@ def test_cut_off_anywhere_it_is_completed(
             with write(self) as connection:
                 yield connection
 
-        deletion = Deletion(database, folder, now_micros)
         with monkeypatch.context() as patch:
             patch.setattr(Database, "write", cut)
             try:
-                deletion.complete()
+                complete_deletions(database, folder, now_micros)
             except Killed:
                 is_cut = True
             else:
                 is_cut = False
-        assert deletion.complete() == 0
+        assert complete_deletions(database, folder, now_micros) == 0
         assert traces(database, folder, owner, *its_runs) == [], cuts
         if not is_cut:
             break
@@ -234,13 +233,12 @@ def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database,
     alive.path_of(f"{run_id}-1-1").mkdir()
     with database.write() as connection:
         deletions.delete_runs(connection, [run_id], now_micros())
-    deletion = Deletion(database, folder, now_micros)
-    held = deletion.complete()
+    held = complete_deletions(database, folder, now_micros)
     kept = folder.turn_file(run_id, 1, "log").exists()
     alive.close()
 
     assert (held, kept) == (1, True)
-    assert deletion.complete() == 0
+    assert complete_deletions(database, folder, now_micros) == 0
     assert traces(database, folder, run_id) == []
 
 
@@ -250,7 +248,7 @@ def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder:
     with database.write() as connection:
         deletions.begin_organization(connection, owner, now_micros())
         audit.record(connection, "operator:me@here", "organization.delete", now_micros(), target=owner)
-    Deletion(database, folder, now_micros).complete()
+    complete_deletions(database, folder, now_micros)
     before = folder.database_file.read_bytes()
     with database.write() as connection:
         schema.delete(connection, schema.audit)
@@ -271,7 +269,7 @@ def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Databa
     for _ in range(2):
         with database.write() as connection, pytest.raises(InactiveOrganizationError):
             runs.accept(connection, order(owner), now_micros())
-        Deletion(database, folder, now_micros).complete()
+        complete_deletions(database, folder, now_micros)
     with database.write() as connection, pytest.raises(InactiveOrganizationError):
         repositories.put(connection, owner, Repository("api", "github", "acme/api", "/srv/api.git"), now_micros())
 
@@ -285,9 +283,9 @@ def test_other_machines_remove_their_copies(database: Database, folder: DataFold
     second.turn_file(its_runs[0], 1, "log").parent.mkdir(parents=True)
     with database.write() as connection:
         deletions.begin_organization(connection, owner, now_micros())
-    Deletion(database, folder, now_micros).complete()
+    complete_deletions(database, folder, now_micros)
     left = traces(database, second, its_runs[0])
-    Deletion(database, second, now_micros).clear_folder()
+    clear_folder(database, second)
 
     assert left == [str(second.runs / its_runs[0])]
     assert traces(database, second, its_runs[0]) == []
@@ -307,7 +305,7 @@ def test_a_turn_that_ends_while_it_is_deleted_leaves_nothing(database: Database,
         with database.write() as connection:
             connection.execute(sa.text(ends), turn)
             connection.execute(sa.text("INSERT INTO dbos.workflow_output VALUES (:turn, 'null', NULL, 1)"), turn)
-            deleting = pool.submit(Deletion(database, folder, now_micros).complete)
+            deleting = pool.submit(complete_deletions, database, folder, now_micros)
             waits = sa.text("SELECT 1 FROM pg_locks WHERE NOT granted")
             eventually(lambda: bool(connection.execute(waits).all()), "the deletion waits")
         deleting.result()

@@ -9,7 +9,7 @@ import pytest
 
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.execution.queue import forget_ended
-from service.execution.retention import Pruner, Retention
+from service.execution.retention import Retention, prune_files, prune_stored_files
 from service.settings import DataFolder, Settings
 from service.store import repositories, runs, turn_files, turns
 from service.store.database import Database
@@ -54,9 +54,9 @@ class House:
 
     def prune(self, before: int, *, dry_run: bool = False) -> tuple[int, int, int]:
         """Prune older data; return the numbers of queue entries, of files in the database, and of files here."""
-        pruner = Pruner(self.database, self.folder, dry_run=dry_run)
         queued = forget_ended(self.database, before, dry_run=dry_run)
-        return queued, pruner.stored_files(before), pruner.files(before)[0]
+        stored = prune_stored_files(self.database, before, dry_run=dry_run)
+        return queued, stored, prune_files(self.database, self.folder, before, dry_run=dry_run)[0]
 
 
 @pytest.fixture

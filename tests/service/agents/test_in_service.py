@@ -10,7 +10,7 @@ from typing import Any
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from service.execution.retention import Pruner
+from service.execution.retention import prune_sessions
 from service.settings import DataFolder
 from service.store.database import Database
 from tests.lab import Received, Respond, Server
@@ -43,7 +43,7 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
     held = subprocess.run(["grep", "-rlF", MODEL_KEY, str(folder.root)], capture_output=True, check=False).stdout
     kept = (folder.sessions / run_id).exists()
     with closing(Database(folder.database_url)) as database:
-        Pruner(database, folder).sessions(before=1 << 62)
+        prune_sessions(database, folder, before=1 << 62)
     pruned = not (folder.sessions / run_id).exists()
     words = ("say nothing", "ask me", "ask in a file, say nothing")
     quiet = [api.begin("helper", instructions=each) for each in words]
