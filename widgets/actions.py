@@ -31,7 +31,6 @@ class ActivityEntry(Struct, frozen=True):
 
     source: Action
     about: SafeText
-    """The subject of the write, in one line."""
     waits: int | None = None
     """The number of the waiting continuation; None if this entry is not one."""
 

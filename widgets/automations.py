@@ -233,17 +233,12 @@ class RulePane(FactPane[RuleView], can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self._journal: tuple[Decision, ...] = ()
-        self._did: Callable[[Decision], str] = lambda _: "made"
         self._written: tuple[SafeText, ...] = ()
         self._now: datetime | None = None
 
-    def show_more(
-        self, view: RuleView, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime
-    ) -> None:
+    def show_more(self, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime) -> None:
         """Show the rule's journal and its TOML; empty: unknown."""
-        self._did = view.did
-        self._journal = journal
-        self._written = written
+        self._journal, self._written = journal, written
         self.tick(now)
 
     def on_resize(self) -> None:
@@ -251,9 +246,8 @@ class RulePane(FactPane[RuleView], can_focus=True):
             self.tick(self._now)
 
     def below_facts(self, item: RuleView, now: datetime) -> Content:
-        del item
         self._now = now
-        journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, self._did)
+        journal = journal_lines(self._journal, now, self.scrollable_content_region.width - 4, item.did)
         nothing = Content.styled("Nothing has triggered it yet.", STYLES["quiet"])
         parts = [Content.styled("Journal", "$accent bold"), *(journal or [nothing])]
         if self._written:

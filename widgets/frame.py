@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 from rich.cells import cell_len
 from textual.content import Content
-from textual.reactive import reactive
+from textual.reactive import reactive, var
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -144,8 +144,6 @@ class HeaderBar(ClickableLine):
         self._vitals, self._timing = vitals, timing
         self._healthy_words, self._clock = healthy_words, clock
         self._shown = Content()
-        self._times: object = None
-        """The facts and the ages that were shown last."""
 
     def show(self, vitals: Vitals) -> None:
         self._vitals = vitals
@@ -153,13 +151,8 @@ class HeaderBar(ClickableLine):
 
     def tick(self) -> None:
         """Repaint if an age changed."""
-        now, vitals = self._clock(), self._vitals
-        before = self._times
-        unwell = (host for host in vitals.health if health_badge(host.status, self._healthy_words).tone != "good")
-        hosts = [age(host.since, now) for host in unwell]
-        self._times = vitals, freshness(vitals.runs_link, self._timing, now, vitals.wait), hosts
         # `==` compares only text: a host that merely turns grey would not be repainted.
-        if self._times != before and not super().render().is_same(self._shown):
+        if not super().render().is_same(self._shown):
             self.refresh()
 
     def render(self) -> Content:
@@ -332,7 +325,6 @@ class KeyBar(ClickableLine):
 
 
 NOTICE_MARGIN: Final = 2
-"""Empty cells on each side of a notice."""
 
 
 class Notice(Struct, frozen=True):
@@ -376,15 +368,13 @@ class NoticePage(Widget):
 class Banner(Static):
     """A one-line notice, in full under the mouse; hidden without a notice."""
 
+    notice: var[Notice | None] = var(None, init=False)
+
     def __init__(self) -> None:
         super().__init__(markup=False)
-        self._notice: Notice | None = None
         self.display = False
 
-    def show(self, notice: Notice | None) -> None:
-        if notice == self._notice:
-            return
-        self._notice = notice
+    def watch_notice(self, notice: Notice | None) -> None:
         self.display = notice is not None
         if notice is not None:
             head = (f"{notice.glyph} {notice.title}  ", f"{STYLES[notice.tone]} bold")

@@ -60,8 +60,7 @@ class InsightsView(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        coverage = self.coverage
-        return coverage.whole or (coverage.complete_since is not None and coverage.complete_since <= self.since)
+        return not self.is_partial(self.outcomes[0])
 
     def is_partial(self, period: Outcomes) -> bool:
         """Whether some runs of this outcome may be missing."""
@@ -146,7 +145,6 @@ class OutcomesChart(PlotextPlot, can_focus=True):
     DEFAULT_CSS = "OutcomesChart { background: $surface; }" + tone_css("OutcomesChart", "chart")
 
     _axis_cells = 0
-    """Width of the axis labels on the left."""
 
     class Highlighted(Message):
         """The cursor moved, appeared or disappeared."""

@@ -124,7 +124,6 @@ IMPORT_COLUMNS: Final = (
     Column("", 12, grows=3),
 )
 BAR: Final = 24
-"""Cells of the bar of progress."""
 
 
 class ImportLine(Struct, frozen=True):
@@ -136,7 +135,6 @@ class ImportLine(Struct, frozen=True):
     offer: SafeText
     state: ImportRowState
     problem: SafeText
-    """The problem with the row; may be empty."""
     action: Action | None = None
     """The newest attempt for the row's email."""
 

@@ -188,7 +188,7 @@ class AutomationsScreen(BaseScreen):
         journal = await self._engine.usable_state().journal(view.key, limit=JOURNAL)
         written = await asyncio.to_thread(self._file.written, view.key)
         if self._view is not None and self._view.key == view.key:
-            self.query_one(RulePane).show_more(self._view, journal, written, self.session.clock())
+            self.query_one(RulePane).show_more(journal, written, self.session.clock())
 
     def action_refresh(self) -> None:
         super().action_refresh()

@@ -251,7 +251,7 @@ class BaseScreen(Screen[None]):
         pins, batches = ((), ()) if trouble else session.followed
         self.query_one(FollowStrip).show(pins, batches, now, session.vitals.as_of or now)
         standing = READ_ONLY if self.acting_profile.read_only else None
-        self.query_one(Banner).show(trouble or (None if pins or batches else standing))
+        self.query_one(Banner).notice = trouble or (None if pins or batches else standing)
 
     @property
     def acting_engine(self) -> "Engine | str":

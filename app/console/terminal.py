@@ -121,7 +121,7 @@ def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> C
         nonlocal due_s
         on_runs = app.is_running and app.current_mode == "runs" and len(app.screen_stack) == 1
         # At the very start there is no table yet, and an empty one is not worth keeping.
-        if profile() != first or not (on_runs and any(table.count for table in app.screen.query(RunTable))):
+        if profile() != first or not (on_runs and any(table.window.runs for table in app.screen.query(RunTable))):
             return
         if strips := app.screen._compositor.render_strips():  # noqa: SLF001 — Textual has no public method for it
             due_s = time.monotonic() + EVERY_S

@@ -215,7 +215,7 @@ class AllProfilesScreen(RunActions):
         self.table.show(await merged.window(request), request)
         self.table.mark_stuck(await merged.stuck())
         self.table.notice = Notice("∅", "No run of any profile matches", ("escape shows all.",))
-        self.bar.views.tabs = (ViewTab(safe_text(plural(self.table.count, "run"))),)
+        self.bar.views.tabs = (ViewTab(safe_text(plural(self.table.window.runs, "run"))),)
         self.refresh_bindings()
         self._summaries.ask()
 

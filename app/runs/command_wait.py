@@ -39,7 +39,6 @@ MAX_PAUSE_S: Final = 5.0
 MAX_LOOK_UPS: Final = 3
 """Runs looked up one by one; for more, a sweep of all active runs is cheaper."""
 MAX_REASONS: Final = 20
-"""Failed runs whose reasons are asked for."""
 WAIT_S: Final = 10.0
 """Seconds to wait after a rate limit that names no time."""
 F = TypeVar("F", bound=Callable[..., Any])
@@ -186,7 +185,6 @@ class RunWaiter(Struct, frozen=True):
 
     engine: "Engine"
     report: Callable[[str], None]
-    """Reports progress."""
     may_appear: bool = False
     """Whether to wait for a run that is not listed yet; otherwise it counts as lost."""
     is_stale: bool = False

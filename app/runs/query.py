@@ -39,7 +39,6 @@ LISTS: Final = tuple(f"{no}{name}" for name in _FIELDS.values() for no in ("", "
 """The fields of a filter that are lists, of values that are asked for or excluded."""
 MAX_OPTIONS: Final = 12
 TAKES_ONE: Final[frozenset[KeyName]] = frozenset({"since", "until", "is"})
-"""The keys that take one value."""
 _SHORTEST_NAME: Final = 2
 """Characters of a word before it is completed as a repository."""
 

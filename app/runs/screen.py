@@ -30,7 +30,7 @@ from app.runs.screen_views import (
     replaced,
     views_of,
 )
-from storage.records import FIELD_BY_NAME, Action, RunFilter
+from storage.records import FIELD_BY_NAME, Action
 from storage.records.query import GROUPINGS, Grouping
 from widgets.frame import Notice
 from widgets.inbox import NeedsYou
@@ -141,10 +141,6 @@ class RunsScreen(RunActions):
     def views(self) -> tuple[View, ...]:
         return views_of(self.session.settings.views, self.preferences.now.views)
 
-    @property
-    def _condition(self) -> RunFilter:
-        return self.table_query.condition(self.session.run_now())
-
     def _problems(self) -> Sequence[QueryProblem]:
         return self.table_query.problems(self.session.run_now(), self.loader.statuses)
 
@@ -185,7 +181,7 @@ class RunsScreen(RunActions):
         self._explain_no_rows()
 
     def trouble(self) -> Notice | None:
-        return super().trouble() if self.table.count else None
+        return super().trouble() if self.table.window.runs else None
 
     def on_resize(self, event: events.Resize) -> None:
         self.split.fit(event.size)
@@ -214,7 +210,7 @@ class RunsScreen(RunActions):
                 return self._undo is not None
         if action in ON_ROWS and (self.table.is_replacing or self.needs_you.has_focus):
             return False
-        if action in ON_A_RUN | {"retry", "export", "mark_all"} and not (self.table.count or self.table.marks):
+        if action in ON_A_RUN | {"retry", "export", "mark_all"} and not (self.table.window.runs or self.table.marks):
             return False
         return super().check_action(action, parameters)
 
@@ -262,7 +258,7 @@ class RunsScreen(RunActions):
 
     @using_engine("pick")
     async def action_mark_all(self, engine: "Engine") -> None:
-        ids = await ids_of(self.session, engine, self._condition, self.table_query.sort)
+        ids = await ids_of(self.session, engine, self.loader.condition, self.table_query.sort)
         self.table.mark(ids, is_marked=not all(run_id in self.table.marks for run_id in ids))
 
     @using_engine("form")
@@ -321,7 +317,7 @@ class RunsScreen(RunActions):
         self.show_view(self.views[index % len(self.views)])
 
     def action_step_view(self, step: int) -> None:
-        self.action_view(self._view_index + step)
+        self.action_view(self.bar.views.current + step)
 
     def action_clear(self) -> None:
         """Stop fetching; otherwise remove marks, changes to the line, or the view."""
@@ -334,11 +330,6 @@ class RunsScreen(RunActions):
             self.set_line(query.view.query.strip())
         else:
             self.table_query = TableQuery(sort=query.sort, grouping=query.grouping)
-
-    @property
-    def _view_index(self) -> int:
-        name = self.table_query.view.name
-        return next((index for index, view in enumerate(self.views) if view.name == name), 0)
 
     # Query line
 
@@ -396,7 +387,7 @@ class RunsScreen(RunActions):
         from app.runs.screen_pickers import value_sheet
 
         keys: set[KeyName] = {"status", "is"} if key == "status" else {key}
-        sheet = await value_sheet(engine.cache, self._condition, key, self.table.row)
+        sheet = await value_sheet(engine.cache, self.loader.condition, key, self.table.row)
         await self._pick(sheet, keys, lambda picked: listed(key, *picked))
 
     @work
@@ -478,7 +469,7 @@ class RunsScreen(RunActions):
     # Display
 
     def _show_query(self) -> None:
-        query, condition = self.table_query, self._condition
+        query, condition = self.table_query, self.loader.condition
         self.table.words = tuple(condition.search.casefold().split())
         if query.cursor is None:
             self.bar.line.put(query.line, 0)
@@ -489,9 +480,10 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.ViewsCounted)
     def _show_views(self) -> None:
-        bar, counts = self.bar.views, self.loader.counts
-        bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in self.views)
-        bar.current = self._view_index
+        bar, counts, views = self.bar.views, self.loader.counts, self.views
+        bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in views)
+        here = self.table_query.view.name
+        bar.current = next((index for index, view in enumerate(views) if view.name == here), 0)
         bar.is_changed = self.table_query.is_changed
 
     def _show_remark(self) -> None:
@@ -507,7 +499,8 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.Counted)
     def _show_numbers(self) -> None:
-        self.loader.count_views(self.views)
+        self.loader.views = self.views
+        self.loader.load_counts()
         self._show_views()
         self._show_missing()
 
@@ -522,12 +515,12 @@ class RunsScreen(RunActions):
     def _explain_no_rows(self) -> None:
         # Only once the extent is known: the pane would come later, and push the table aside.
         extent = self.loader.extent
-        self.split.set_class(extent is not None and not extent.held and not self.table.count, "-empty")
+        self.split.set_class(extent is not None and not extent.held and not self.table.window.runs, "-empty")
         self.table.notice = UNREADABLE if self.session.vitals.storage_trouble else self.older_runs.nothing_here()
 
     def _explain_row(self) -> None:
         if self.table.row is None:
-            self.pane.explain(self.older_runs.explanation(self.table.group))
+            self.pane.placeholder = self.older_runs.explanation(self.table.group)
 
     @on(OlderRuns.Changed)
     def _older_runs_changed(self) -> None:
@@ -536,5 +529,5 @@ class RunsScreen(RunActions):
         self.loader.load_run()
 
     def _offer_keys(self) -> None:
-        older, is_any = self.older_runs, bool(self.table.count or self.table.marks)
+        older, is_any = self.older_runs, bool(self.table.window.runs or self.table.marks)
         self.offered = older.may_fetch, older.may_pause, older.is_paused, is_any, self.keys_now

@@ -136,9 +136,6 @@ class ExportScreen(PickerScreen[str]):
         yield LineInput(str(self._suggested), compact=True, select_on_focus=False)
         yield SheetNote()
 
-    def on_mount(self) -> None:
-        self.query_one(LineInput).focus()
-
     @on(Input.Changed)
     def _on_typed(self) -> None:
         self._replacing = None

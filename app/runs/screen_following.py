@@ -35,7 +35,6 @@ class RunFollower:
         bell = session.app.bell if notify.bell else lambda: None
         self._channels = Channels(notify.desktop, notify.command, os.environ, bell, write)
         self._troubles: set[str] = set()
-        """Failures of channels that were reported; each is reported once."""
         self.ask = CoalescedTask(self._read_news, session.app.run_worker).ask
 
     def engine_changed(self, event: Event) -> None:

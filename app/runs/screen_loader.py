@@ -5,7 +5,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,7 +23,8 @@ from app.runs.document import as_received
 from app.runs.query import Vocabulary, parse
 from app.runs.screen_views import ALL, TableQuery, View
 from storage.records import KNOWN_STATUSES, Action, RunDetail, RunFilter, RunRow, RunWindow, WindowRequest
-from storage.records.results import LogChunk, LogTail, Unavailable
+from storage.records.coverage import History
+from storage.records.results import LogTail, Unavailable
 from widgets.runs.extent import Extent
 from widgets.runs.facts import Branch, RunView, SentMessage
 
@@ -109,24 +110,22 @@ class FailureLogs:
         chunk = await extension.log(run.run_id, turn, offset=-TAIL, before=0)
         if isinstance(chunk, Unavailable):
             return LogTail(missing=safe_text(chunk.reason, limit=400))
-        if not (lines := [(text, is_failed) for text, is_failed in self._lines(chunk) if text.strip()]):
+        text = chunk.data.decode("utf-8", "replace")
+        # A piece from the middle of a log starts inside a line.
+        text = (text.partition("\n")[2] or text) if chunk.offset else text
+        # Each line, and whether it reports the failure.
+        lines = [(safe_log_line(_TIME.sub("", line)), False) for line in text.split("\n")]
+        if chunk.steps is not None:
+            drawn = StepLines("l shows them")
+            lines = [
+                (SafeText(line.drawn(colour=False)), step.failed or step.kind == "error")
+                for step in chunk.steps
+                for line in drawn.of(step)
+            ]
+        if not (lines := [line for line in lines if line[0].strip()]):
             return LogTail(missing="The log is empty.")
         why = next((text for text, is_failed in reversed(lines) if is_failed), lines[-1][0])
         return LogTail(tuple(text for text, _ in lines[-40:]), why)
-
-    @staticmethod
-    def _lines(chunk: LogChunk) -> Iterator[tuple[SafeText, bool]]:
-        """Each line, and whether it reports the failure."""
-        if chunk.steps is None:
-            text = chunk.data.decode("utf-8", "replace")
-            # A piece from the middle of a log starts inside a line.
-            text = (text.partition("\n")[2] or text) if chunk.offset else text
-            yield from ((safe_log_line(_TIME.sub("", line)), False) for line in text.split("\n"))
-            return
-        drawn = StepLines("l shows them")
-        for step in chunk.steps:
-            for line in drawn.of(step):
-                yield SafeText(line.drawn(colour=False)), step.failed or step.kind == "error"
 
 
 GROWS_S: Final = 1.0
@@ -165,10 +164,11 @@ class RunsLoader:
         self._grown_s = -math.inf
         """When new runs were last read as they came (monotonic seconds)."""
         self._phase: BackfillPhase = "idle"
-        self._views: tuple[View, ...] = ()
+        self.views: tuple[View, ...] = ()
+        """The views whose runs `load_counts` counts."""
         self._rows = CoalescedTask(self._read, screen.run_worker)
         self._numbers = CoalescedTask(self._read_numbers, screen.run_worker)
-        self._counted = CoalescedTask(self._read_counts, screen.run_worker)
+        self.load_counts = CoalescedTask(self._read_counts, screen.run_worker).ask
         self.load = self._rows.ask
         self.load_run = CoalescedTask(self._read_run, screen.run_worker).ask
         self.names = Vocabulary()
@@ -185,7 +185,7 @@ class RunsLoader:
         if self.query.grouping is None:
             request = self._table.request(condition, self.query.sort)
             self._table.show(RunWindow(first.total, 0, first.rows), request)
-        self._count(Extent(first.total, first.held, first.coverage, is_filtered=bool(condition)))
+        self._count(Extent(first.total, first.held, History(first.coverage), is_filtered=bool(condition)))
 
     async def begin(self) -> None:
         await self._session.opened()
@@ -316,20 +316,17 @@ class RunsLoader:
     async def _read_numbers(self, *, is_counted: bool = True) -> None:
         if (engine := self._session.engine) is None:
             return
-        cache, condition, matching = engine.cache, self.condition, self._table.count
+        cache, condition, matching = engine.cache, self.condition, self._table.window.runs
         history = await cache.history(cache.clock())
         extent = Extent(
             matching,
             await cache.count(RunFilter()) if condition else matching,
-            history.coverage,
+            history,
             is_filtered=bool(condition),
             is_counted=is_counted,
             undecided=0 if (undecided := condition.undecided) is None else await cache.count(undecided),
-            is_ongoing=history.is_unread,
-            is_paused=history.is_paused,
-            progress=history.progress,
         )
-        if self.extent is not None and self.extent.coverage.gaps != extent.coverage.gaps:
+        if self.extent is not None and self.extent.history.coverage.gaps != history.coverage.gaps:
             # The lines of gaps are among the rows. While gaps are filled they change all the time.
             if self._is_filling:
                 self._is_behind = True
@@ -346,16 +343,12 @@ class RunsLoader:
             if extent.is_counted:
                 self.counts[self.query.view.query] = extent.matching
 
-    def count_views(self, views: Iterable[View]) -> None:
-        self._views = tuple(views)
-        self._counted.ask()
-
     async def _read_counts(self) -> None:
         if (engine := self._session.engine) is None:
             return
         self.statuses = KNOWN_STATUSES | set(await engine.cache.known_statuses())
         now = self._session.run_now()
-        lines = {view.query: parse(view.query, now).filter for view in self._views}
+        lines = {view.query: parse(view.query, now).filter for view in self.views}
         # Only counts from an index: a count must not cost a search of a million runs.
         indexed = {
             line: which for line, which in lines.items() if not (which.is_scan or which.branches or which.not_branches)

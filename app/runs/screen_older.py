@@ -60,7 +60,7 @@ class OlderRuns:
         """The progress of the backfill, in this process or the polling one."""
         if (engine := self._session.engine) is None:
             return IDLE
-        stored = None if (extent := self._loader.extent) is None else extent.progress
+        stored = None if (extent := self._loader.extent) is None else extent.history.progress
         is_ours = engine.polling.is_poller or self.is_fetching
         return engine.backfill.progress if is_ours or stored is None else stored
 
@@ -96,7 +96,7 @@ class OlderRuns:
 
     @property
     def is_paused(self) -> bool:
-        return self._loader.extent is not None and self._loader.extent.is_paused
+        return self._loader.extent is not None and self._loader.extent.history.is_paused
 
     def fetch(self, gap: CoverageGap | None = None) -> None:
         """Fetch runs of this gap (by default the newest one) until the query finds some."""
@@ -190,7 +190,7 @@ class OlderRuns:
             return None
         query = self._loader.query
         has_counts = not query.is_changed and query.view.query in self._loader.counts
-        is_limited = not extent.coverage.ranges or self.gap is not None
+        is_limited = not extent.history.coverage.ranges or self.gap is not None
         session, now = self._session, self._session.clock()
         # While the link is down, no row counts as fresh.
         fresh_from = now if session.vitals.as_of else now - timedelta(seconds=session.vitals.timing.late_after_s)
@@ -232,7 +232,7 @@ class OlderRuns:
             why = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
         elif progress.phase == "running":
             why = "They are being fetched in the background."
-        missing = "; ".join(missing_text(each, now) for each in extent.coverage.gaps or (gap,))
+        missing = "; ".join(missing_text(each, now) for each in extent.history.coverage.gaps or (gap,))
         return (
             f"Not here: {missing}. {why}\n\n"
             f"In the background the console fetches {history.days:g} days, and at most {history.runs:,} runs"

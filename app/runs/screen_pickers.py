@@ -134,7 +134,11 @@ class ValuePicker(PickerScreen[Picked]):
             self._find()
 
     def action_move(self, step: int) -> None:
-        self.query_one(PickList).move(step)
+        """Move the cursor; a single step wraps around the ends."""
+        picks = self.query_one(PickList)
+        if picks.highlighted is not None:
+            there, count = picks.highlighted + step, picks.option_count
+            picks.highlighted = there % count if abs(step) == 1 else min(max(0, there), count - 1)
 
     def action_nothing(self) -> None:
         """Close without a value, which makes the filter match every value."""

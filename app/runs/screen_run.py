@@ -147,7 +147,6 @@ class RunScreen(RunActions):
         }
         self._current = part
         self._is_from_finding = False
-        """Whether a finding led to the part on show."""
 
     def compose_body(self) -> Iterable[Widget]:
         yield self._title

@@ -49,7 +49,6 @@ FILE: Final = "console.json"
 VERSION: Final = 1
 MAX_VIEWS: Final = 50
 MAX_TERMINALS: Final = 20
-"""Terminals whose last query is kept."""
 EARLIER_COLUMNS: Final = ("status", "repository", "branch", "started", "took", "run")
 """The original default columns, which older files store even for users who chose none."""
 

@@ -115,13 +115,13 @@ class History(Struct, frozen=True):
     """The known history at one moment."""
 
     coverage: Coverage
-    is_unread: bool
+    is_unread: bool = False
     """Whether a list whose order proves nothing continues below the part that was read."""
-    is_paused: bool
+    is_paused: bool = False
     """Whether a user paused the backfill, in any process."""
-    dropped_until: datetime | None
+    dropped_until: datetime | None = None
     """The creation time up to which runs were dropped, and are not fetched again. None: none were dropped."""
-    progress: BackfillProgress | None
+    progress: BackfillProgress | None = None
     """The progress of the process that backfills. None: no process reported any lately."""
 
 

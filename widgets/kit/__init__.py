@@ -38,7 +38,6 @@ class SecondPress:
     """A pause longer than a terminal takes to begin repeating a held key."""
 
     _clock: Callable[[], float] = monotonic
-    """Returns seconds."""
     _since_s: float | None = None
     """When the preview was painted or the key was pressed last; None: it is not painted yet."""
 

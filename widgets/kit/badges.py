@@ -43,7 +43,6 @@ class ProfileMark(Struct, frozen=True):
 
     name: str
     color: str = ""
-    """Empty: none."""
 
     def styled(self, cells: int = 28) -> StyledText:
         """The name, shortened to this many cells, on its colour."""
@@ -58,7 +57,6 @@ class ProfileMark(Struct, frozen=True):
 
 
 NO_MARK: Final = ProfileMark("")
-"""The mark of a box that is about no profile."""
 
 
 class Badge(Struct, frozen=True):

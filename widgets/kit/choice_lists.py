@@ -94,12 +94,6 @@ class PickList(OptionList, can_focus=False):
     def on_resize(self) -> None:
         self.show(self._picks, self._marks)
 
-    def move(self, step: int) -> None:
-        """Move the cursor; a single step wraps around the ends."""
-        if self._picks and self.highlighted is not None:
-            there, count = self.highlighted + step, len(self._picks)
-            self.highlighted = there % count if abs(step) == 1 else min(max(0, there), count - 1)
-
 
 _MAX_WAYS: Final = 500
 """Textual tries every way to place the letters: 500 take 10 ms, those of six among a hundred equal ones minutes."""

@@ -1,6 +1,6 @@
 """The run table's columns: the content of each, and the ones that the user chose."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -177,12 +177,6 @@ class ColumnArrangement:
         self.filled: frozenset[str] = frozenset()
         """The columns of `SPARED` that have had a value."""
         self.fit(0)
-
-    def fill(self, rows: Sequence[RunRow]) -> bool:
-        """Show the columns in which these runs have a value; return whether any is new."""
-        before = self.filled
-        self.filled |= {key for key in SPARED if any(getattr(row.summary, key) for row in rows)}
-        return self.filled != before
 
     def fit(self, width: int) -> None:
         """Lay out the columns for a view of this width, without those that are empty for every run."""

@@ -9,8 +9,8 @@ from textual.content import Content
 
 from app.engine.text import SafeText, safe_text
 from app.engine.times import age, clock_time, day
-from storage.records import Coverage, CoverageGap, RunFilter
-from storage.records.coverage import BackfillProgress
+from storage.records import CoverageGap, RunFilter
+from storage.records.coverage import BackfillProgress, History
 from storage.records.error_kinds import ERROR_KINDS
 from widgets.kit.badges import STYLES
 
@@ -28,22 +28,18 @@ class Extent(Struct, frozen=True):
 
     matching: int
     held: int
-    coverage: Coverage
+    history: History
     is_filtered: bool
     is_counted: bool = True
     """False: `matching` counts the runs found so far."""
     undecided: int = 0
     """The number of runs that may or may not match."""
-    is_ongoing: bool = False
-    """Whether the service's list continues beyond the runs held, by an unknown length of time."""
-    is_paused: bool = False
-    progress: BackfillProgress | None = None
-    """The progress of the process that fetches. None: not known."""
 
     def gaps(self, condition: RunFilter) -> tuple[CoverageGap, ...]:
         """The gaps that may hold matching runs, newest first."""
-        gaps = condition.gaps_in(self.coverage)
-        return (CoverageGap(None, None),) if self.is_ongoing and not gaps and not condition.is_of_active else gaps
+        gaps = condition.gaps_in(self.history.coverage)
+        is_open = self.history.is_unread and not gaps and not condition.is_of_active
+        return (CoverageGap(None, None),) if is_open else gaps
 
 
 class ExtentLine(Struct, frozen=True):
@@ -63,13 +59,13 @@ class ExtentLine(Struct, frozen=True):
 
     def variants(self) -> tuple[Content, ...]:
         """The line in full, then shorter and shorter; each with the runs that could not be stored."""
-        extent, dropped = self.extent, self.extent.coverage.dropped
-        if not extent.held and not extent.coverage.ranges:
+        extent, coverage = self.extent, self.extent.history.coverage
+        if not extent.held and not coverage.ranges:
             return (Content(),)
         counted = f"{extent.matching:,}{'' if extent.is_counted else '+'} of {extent.held:,}"
         counted = counted if extent.is_filtered and not self.has_counts else ""
         unknown = f"{extent.undecided:,} unknown" if extent.undecided else ""
-        tail = f"{dropped:,} without an id" if dropped else ""
+        tail = f"{coverage.dropped:,} without an id" if coverage.dropped else ""
         texts = []
         for middle in self._progress() or [*map(_quiet, self._complete())] or [Content()]:
             parts = _quiet(counted), _quiet(unknown), middle, _quiet(tail)
@@ -77,9 +73,9 @@ class ExtentLine(Struct, frozen=True):
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
     def _progress(self) -> Sequence[Content]:
-        progress, coverage = self.progress, self.extent.coverage
+        progress, coverage = self.progress, self.extent.history.coverage
         # Older runs can be fetched by hand during a pause, which holds for the background only.
-        if self.extent.is_paused and progress.phase != "running" and not coverage.whole:
+        if self.extent.history.is_paused and progress.phase != "running" and not coverage.whole:
             since = f"since {self._since} · " if self._since else ""
             return [*map(_quiet, (f"{since}fetching is paused", "fetching is paused", "paused"))]
         if progress.phase == "waiting" and progress.until is not None:
@@ -107,7 +103,7 @@ class ExtentLine(Struct, frozen=True):
 
     def _complete(self) -> Iterator[str]:
         """The complete part, in full and then in shorter forms."""
-        coverage = self.extent.coverage
+        coverage = self.extent.history.coverage
         since, until_at = self._since, coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
         # Empty: up to now.
         until = "" if until_at is None or coverage.is_current(self.fresh_from) else clock_time(until_at, self.now)
@@ -129,7 +125,7 @@ class ExtentLine(Struct, frozen=True):
     @property
     def _since(self) -> str | None:
         """The time since which nothing is missing; None if unknown."""
-        since = self.extent.coverage.complete_since
+        since = self.extent.history.coverage.complete_since
         return None if since is None else clock_time(since, self.now)
 
 

@@ -1,6 +1,6 @@
 """The facts of one run, and the lines of text that show them: fields, messages, and its statuses over time."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final
@@ -228,26 +228,22 @@ class Period(Struct, frozen=True):
 
 def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
     """The run's periods, oldest first."""
-    moves, finals = detail.transitions, detail.final_statuses
-    if not moves:
-        return (_last(detail.run.status, detail.run.created_at or detail.first_seen_at, now, finals),)
+    moves, finals, created = detail.transitions, detail.final_statuses, detail.run.created_at
+    status, start = detail.run.status, created or detail.first_seen_at
     periods: list[Period] = []
-    first, created = moves[0], detail.run.created_at
-    # A run first seen as queued was queued since its creation.
-    start = created if created is not None and first.new == "queued" else first.at
-    if created is not None and start > created:
-        periods.append(Period(None, created, (start - created).total_seconds()))
+    if moves:
+        # A run first seen as queued was queued since its creation.
+        status, first = moves[-1].new, moves[0]
+        start = created if created is not None and first.new == "queued" else first.at
+        if created is not None and start > created:
+            periods.append(Period(None, created, (start - created).total_seconds()))
     for move, following in pairwise(moves):
         seconds = max(0.0, (following.at - start).total_seconds())
         periods.append(Period(move.new, start, seconds, is_final=move.new in finals))
         start = following.at
-    return (*periods, _last(moves[-1].new, start, now, finals))
-
-
-def _last(status: str, start: datetime, now: datetime, finals: Collection[str]) -> Period:
-    if status in finals:
-        return Period(status, start, None, is_final=True)
-    return Period(status, start, max(0.0, (now - start).total_seconds()), is_ongoing=True)
+    is_final = status in finals
+    so_far_s = None if is_final else max(0.0, (now - start).total_seconds())
+    return (*periods, Period(status, start, so_far_s, is_ongoing=not is_final, is_final=is_final))
 
 
 def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[Content]:

@@ -123,7 +123,6 @@ class SuggestionList(Widget):
     offers: reactive[tuple[Suggestion, ...]] = reactive((), layout=True)
     """Their text must be safe."""
     chosen: reactive[int] = reactive(0)
-    """The index of the suggestion that tab inserts."""
 
     class Clicked(Message):
         """A suggestion was clicked, and is the chosen one now."""

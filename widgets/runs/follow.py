@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from rich.cells import cell_len
 from textual.content import Content
-from textual.widget import Widget
 
 from app.engine.text import SafeText, safe_text
 from app.engine.times import ago, span
 from widgets.kit.badges import STYLES, Badge, StyledText, Tone, run_badge
 from widgets.kit.cells import fit, shorten
-from widgets.kit.line_text import clickable
+from widgets.kit.line_text import SteadyText, clickable
 
 if TYPE_CHECKING:
     from storage.records.following import PinnedRun, RunDurations
 
 STATUS: Final = 13
-"""Cells of a batch's status."""
 WORDY: Final = 110
 """The width from which on words follow the glyphs."""
 FIGURES: Final = 64
@@ -49,14 +47,11 @@ class BatchView(Struct, frozen=True):
     key: str
     title: SafeText
     lines: tuple[BatchLine, ...]
-    """One line per run of the batch."""
     confirmed: int
-    """The number of confirmed writes."""
     unknown: int
     made: int
     """Runs that were started or continued."""
     ended: int
-    """How many of the started or continued runs have ended."""
     failed: int
     is_sending: bool
 
@@ -163,13 +158,12 @@ def bar(seconds: float, durations: "RunDurations", cells: int) -> str:
     return "".join(line)
 
 
-class FollowStrip(Widget):
+class FollowStrip(SteadyText):
     """The first followed runs and batches, and the number of further ones; hidden when there are none."""
 
     def __init__(self) -> None:
         super().__init__()
         self._items: tuple[PinnedRun | BatchView, ...] = ()
-        self._line = Content()
         self._times: tuple[datetime, datetime] | None = None
         self.display = self.auto_links = False
 
@@ -186,9 +180,6 @@ class FollowStrip(Widget):
         self._times = (now, as_of)
         self.on_resize()
 
-    def render(self) -> Content:
-        return self._line
-
     def on_resize(self) -> None:
         """Draw again; a click opens the run or the batch, or the list of all."""
         if self._times is None or not self._items:
@@ -201,6 +192,4 @@ class FollowStrip(Widget):
             line, opens = follow_line(item, *self._times, width), ("app.open_run", item.run_id)
         line = clickable(Content.assemble(" " * MARGIN, line, " " * (width - line.cell_length)), *opens)
         line += clickable(Content.styled(more, _QUIET), "app.followed")
-        if not line.is_same(self._line):
-            self._line = line
-            self.refresh()
+        self.update(line, layout=False)

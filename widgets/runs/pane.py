@@ -29,34 +29,31 @@ GAP: Final = 2
 class RunPane(LinePane):
     """Facts, timeline and conversation of one run."""
 
+    placeholder: var[str] = var("", init=False)
+    """Shown while there is no run."""
+    is_strip: var[bool] = var(default=False, init=False)
+    """Whether there is room for two lines only."""
+
     def __init__(self, now: datetime) -> None:
         super().__init__(self._lines)
-        self._is_strip = False
-        """Whether there is room for two lines only."""
         self._view: RunView | None = None
-        self._placeholder = ""
         self._now = now
         self._as_of: datetime | None = None
 
     def show(self, view: RunView | None, now: datetime) -> None:
-        """Show the run; without one, the text from `explain`."""
+        """Show the run; without one, the placeholder."""
         before, self._view, self._now = self._view, view, now
         if (before and before.detail.run.run_id) != (view and view.detail.run.run_id):
             self.scroll_home(animate=False)
         self.paint()
 
-    def explain(self, text: str) -> None:
-        if text != self._placeholder:
-            self._placeholder = text
-            self.paint()
+    def watch_placeholder(self) -> None:
+        self.paint()
 
-    def shape(self, *, is_strip: bool) -> None:
-        """Switch between two lines and a column, for another screen size."""
-        if is_strip != self._is_strip:
-            self._is_strip = is_strip
-            self.set_class(is_strip, "-strip")
-            self.can_focus = not is_strip
-            self.paint()
+    def watch_is_strip(self, is_strip: bool) -> None:
+        self.set_class(is_strip, "-strip")
+        self.can_focus = not is_strip
+        self.paint()
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
@@ -70,9 +67,9 @@ class RunPane(LinePane):
     def _lines(self, width: int) -> list[Content]:
         view, now = self._view, self._now
         if view is None:
-            return [Content.styled(self._placeholder, facts.QUIET)]
+            return [Content.styled(self.placeholder, facts.QUIET)]
         as_of = self._as_of or now
-        if self._is_strip:
+        if self.is_strip:
             run, is_live = view.detail.run, view.is_live(now)
             badge, name = run_badge(run.status, is_final=view.detail.is_final), safe_text(run.run_id)
             beside = safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now)
@@ -146,7 +143,7 @@ class SplitView(Container):
         is_beside = width >= WIDE and room >= LEAST
         is_strip = not is_beside and height < TALL
         self.set_class(is_beside, "-beside")
-        pane.shape(is_strip=is_strip)
+        pane.is_strip = is_strip
         pane.styles.width = min(MOST, (LEAST + room) // 2) if is_beside else "1fr"
         pane.styles.height = "1fr" if is_beside else STRIP if is_strip else BELOW
         self.table.set_columns(is_limited=self.has_pane and not is_beside)

@@ -24,7 +24,7 @@ from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, 
 from storage.records.query import Grouping, RunGroup
 from widgets.kit import hidden
 from widgets.kit.cursor_view import HEADER, CursorView
-from widgets.runs.columns import RESTS, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
+from widgets.runs.columns import RESTS, SPARED, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
 from widgets.runs.lines import PARTS, TableRenderer, unseen_note
 
 WAITS_S: Final = 0.05
@@ -208,11 +208,6 @@ class RunTable(CursorView, can_focus=True):
         self._renderer: TableRenderer | None = None
 
     @property
-    def count(self) -> int:
-        """The number of runs, however many of them are held here."""
-        return self.window.runs
-
-    @property
     def group(self) -> RunGroup | None:
         return self.window.head(self.cursor)
 
@@ -261,7 +256,7 @@ class RunTable(CursorView, can_focus=True):
 
     def counted(self, total: int) -> None:
         """Take the exact number of rows: the first answer may have held only a minimum."""
-        if total != self.count:
+        if total != self.window.runs:
             self.window = replace(self.window, total=total, gaps=())
             self._asked = None
             self._count_rows()
@@ -427,7 +422,10 @@ class RunTable(CursorView, can_focus=True):
         self._repaint_runs((row.run_id,))
 
     def _make_room(self) -> None:
-        if self.columns.fill(self.window.rows):
+        rows, columns = self.window.rows, self.columns
+        filled = columns.filled | {key for key in SPARED if any(getattr(row.summary, key) for row in rows)}
+        if filled != columns.filled:
+            columns.filled = filled
             self._lay_out_again()
             self.post_message(self.Refilled())
 
@@ -541,7 +539,7 @@ class RunTable(CursorView, can_focus=True):
             return renderer.missing(texts, view.width, ground, at_cursor=at_cursor)
         if head := self.window.head(index):
             return renderer.head(head, view.width, ground, at_cursor=at_cursor)
-        if not self.count:
+        if not self.window.runs:
             return renderer.notice(self.notice, y - HEADER, view.width, view.height - HEADER)
         if index >= self.total:
             return Strip.blank(view.width, renderer.base)

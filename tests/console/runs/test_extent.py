@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from storage.records import Coverage, CoverageGap, CoverageRange, RunFilter
-from storage.records.coverage import BackfillProgress
+from storage.records.coverage import BackfillProgress, History
 from widgets.runs.extent import Extent, ExtentLine
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -25,7 +25,7 @@ WHOLE = Coverage((CoverageRange(None, before(minutes=1)),), NOON, before(days=20
 
 def said(coverage: Coverage, *, is_limited: bool = True, **fields: object) -> list[str]:
     """Every form of the line, the longest first."""
-    extent = replace(Extent(1_700, 1_700, coverage, is_filtered=False), **fields)  # type: ignore[arg-type]
+    extent = replace(Extent(1_700, 1_700, History(coverage), is_filtered=False), **fields)  # type: ignore[arg-type]
     line = ExtentLine(extent, NOON, FRESH, BackfillProgress(), is_limited=is_limited, has_counts=False)
     return [variant.plain for variant in line.variants()]
 
@@ -74,6 +74,6 @@ def test_what_limits_no_answer_is_not_said() -> None:
 )
 def test_only_a_gap_in_which_the_query_could_find_runs_counts(condition: RunFilter, gap: CoverageGap | None) -> None:
     """The newest gap is named first; a query inside the cached period misses nothing."""
-    extent = Extent(5, 5, Coverage((TODAY, EARLIER), NOON), is_filtered=bool(condition))
+    extent = Extent(5, 5, History(Coverage((TODAY, EARLIER), NOON)), is_filtered=bool(condition))
 
     assert next(iter(extent.gaps(condition)), None) == gap

@@ -58,11 +58,11 @@ async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) ->
         board.put("run_new", "queued", created=600.0)
         await scene.sync()
         assert TAIL in cursor_line(scene)
-        assert scene.table.count == HELD + 1
+        assert scene.table.window.runs == HELD + 1
 
         await scene.press("enter")
 
-        assert scene.table.count == 61
+        assert scene.table.window.runs == 61
         assert TAIL not in scene.text
         assert scene.table.row is not None
         assert scene.table.row.run_id.startswith("run_01JX0020")
@@ -135,7 +135,7 @@ async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab)
             await scene.settle()
             found.append(len(scene.table.window.gaps))
         assert found == [0, 1, 1, 1]
-        assert (scene.table.count, scene.table.total) == (2 * HELD, 2 * HELD + 2)
+        assert (scene.table.window.runs, scene.table.total) == (2 * HELD, 2 * HELD + 2)
 
         await scene.press("g", *["down"] * HELD)
         assert "runs from" in cursor_line(scene)
@@ -144,7 +144,7 @@ async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab)
         await scene.press("enter")
 
         assert not scene.table.window.gaps
-        assert scene.table.count >= 50 + HELD
+        assert scene.table.window.runs >= 50 + HELD
         assert scene.table.row is not None
         assert scene.table.row.run_id == "run_new029"
         await scene.press("G")

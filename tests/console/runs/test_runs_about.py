@@ -113,6 +113,6 @@ async def test_findings_and_agents_are_columns_and_unknown_is_not_none(staged: S
         ):
             await scene.press("slash", "ctrl+u", *line, "enter")
             await scene.settle()
-            assert scene.table.count == number
+            assert scene.table.window.runs == number
             assert any(cell in row for row in scene.rows), scene.rows[:3]
             assert ("58 unknown" in scene.text) == (line == "finding:blocker")

@@ -26,7 +26,7 @@ async def what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(scene: 
     assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
     await scene.press("enter")
     assert runs(scene).table_query == TableQuery(line="repo:acme/payment")
-    assert not scene.table.count
+    assert not scene.table.window.runs
 
     await scene.press("escape", "slash", *"repo:acme/payment-service", "enter")
     assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}

@@ -33,15 +33,15 @@ async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for
         assert 1 <= len(read) <= 2
 
         is_broken = True
-        total, row = scene.table.count, scene.table.row
+        total, row = scene.table.window.runs, scene.table.row
         assert row is not None
         first = (await scene.engine.cache.details([row.run_id]))[row.run_id].run
         await scene.engine.cache.store_runs([replace(first, run_id="run_missed")], asked_at=scene.clock())
         await scene.ring()
-        assert scene.table.count == total
+        assert scene.table.window.runs == total
         is_broken = False
         await scene.ring()
-        assert scene.table.count == total + 1
+        assert scene.table.window.runs == total + 1
 
 
 async def test_pages_of_new_runs_are_read_once_a_tick(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
