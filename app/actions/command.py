@@ -245,12 +245,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
 
 
 async def _named(ledger: Ledger, action_id: str) -> Action:
-    """The action with this id, or with an id that begins like this.
-
-    Raises:
-        CommandFailedError: No action matches.
-        AmbiguousActionError: Several actions match.
-    """
+    """The action with this id, or with an id that begins like this; none, or several, are an error."""
     if not action_id.strip():
         raise failed("usage", "Give an action's id, or its first characters. See: runwarden actions list")
     action = await ledger.action(action_id)

@@ -97,13 +97,15 @@ class RunBatch(Struct, frozen=True):
     def problem(self, words: str) -> FieldProblem | None:
         """The reason why the instructions cannot be sent for all runs."""
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
-            if lacking := [run for run in self.runs if not self._known(run)[name]]:
-                return self._problem(lacking, f"{{{name}}} is not known", "Take it out, or unmark those runs.")
-        has_more = self.text is RETRY and words.strip()
-        agents = [run for run in self.runs if has_more and isinstance(self.asked[run.run_id].request, StartAgent)]
-        return self._problem(agents, "named agents take no instructions", "Leave this empty.") if agents else None
-
-    def _problem(self, runs: Sequence[Run], what: str, fix: str) -> FieldProblem:
+            what, fix = f"{{{name}}} is not known", "Take it out, or unmark those runs."
+            if runs := [run for run in self.runs if not self._known(run)[name]]:
+                break
+        else:
+            what, fix = "named agents take no instructions", "Leave this empty."
+            has_more = self.text is RETRY and words.strip()
+            runs = [run for run in self.runs if has_more and isinstance(self.asked[run.run_id].request, StartAgent)]
+        if not runs:
+            return None
         count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
         return FieldProblem("instructions", f"In {count} {what}. {fix} The first one is {runs[0].run_id}.")
 

@@ -16,7 +16,6 @@ from app.actions.refusals import FieldProblem
 from app.api.requests import Json
 from app.engine.text import json_or_text
 from storage import RunwardenError
-from storage.records import Repository
 from widgets.forms.field import ChoiceField, LineField, ParagraphField, pairs_in
 from widgets.forms.inputs import MAX_LINE, printable
 
@@ -25,16 +24,6 @@ def faithful(text: str) -> str:
     """Return the text if a one-line input can show it exactly; otherwise an empty text."""
     is_shown = printable(text) == text and "\n" not in text and "\t" not in text and len(text) <= MAX_LINE
     return text if is_shown else ""
-
-
-def read_repository(text: str) -> Repository | FieldProblem:
-    """Read the repository, or return the problem."""
-    if not text.strip():
-        return FieldProblem("repository", "Name it: owner/repo, or gitlab:group/project.")
-    try:
-        return Repository.parse(text)
-    except ValueError:
-        return FieldProblem("repository", "Write owner/repo, or gitlab:group/project.")
 
 
 def read_pairs(key: str, text: str) -> dict[str, Json] | FieldProblem:

@@ -5,9 +5,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from textual import on, work
+from textual.actions import parse
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.content import Content
@@ -73,8 +74,8 @@ class ActionForm(ModalScreen[Action | None]):
         FormButton("editor", "Editor", "^e", "edit", ("editing",)),
         FormButton("template", "Template", "^t", "template", ("editing",)),
         FormButton("preview", "Preview", "^s", "forward", ("editing",), is_primary=True),
-        FormButton("curl", "Copy as curl", "y", "copy_curl", ("preview",)),
-        FormButton("command", "Command", "Y", "copy_command", ("preview",)),
+        FormButton("curl", "Copy as curl", "y", "copy_request('curl')", ("preview",)),
+        FormButton("command", "Command", "Y", "copy_request('command')", ("preview",)),
         FormButton("send", "Send", "^s", "forward", ("preview",), is_primary=True),
         FormButton("resolve", "Resolve", "v", "resolve", ("refused", "outcome")),
         FormButton("copy", "Copy id", "y", "copy_id", ("outcome",)),
@@ -254,7 +255,7 @@ class ActionForm(ModalScreen[Action | None]):
 
     def enter(self, phase: FormPhase) -> None:
         self.phase = phase
-        hidden = {button.name for button in self.BUTTONS if not self.check_action(button.action, ())}
+        hidden = {button.name for button in self.BUTTONS if not self.check_action(*parse(button.action)[1:])}
         self.dialog.enter(phase, frozenset(hidden | {"swap" if self._is_fresh else "draft"}))
         self._ticking.pause()
         match phase:
@@ -287,11 +288,11 @@ class ActionForm(ModalScreen[Action | None]):
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        del parameters
         if action == "next_field":
             return isinstance(self.focused, Input)
-        buttons = [button for button in self.BUTTONS if button.action == action]
-        return not buttons or (any(self.phase in button.phases for button in buttons) and self.is_possible(action))
+        buttons = [button for button in self.BUTTONS if parse(button.action)[1:] == (action, parameters)]
+        is_now = any(self.phase in button.phases for button in buttons)
+        return not buttons or (is_now and self.is_possible(buttons[0].action))
 
     def is_possible(self, action: str) -> bool:
         match action:
@@ -399,14 +400,11 @@ class ActionForm(ModalScreen[Action | None]):
             result_id = safe_text(self._result.result_id or self._result.action_id)
             self.dialog.did(f"{result_id} {copy_out(self.app, result_id)}.")
 
-    def action_copy_curl(self) -> None:
-        self._copy("A curl command (token from RUNWARDEN_TOKEN)", partial(as_curl, self.engine.profile.base_url))
-
-    def action_copy_command(self) -> None:
-        engine = self.engine
-        self._copy("A runwarden command", partial(as_command, engine.settings.command_line, engine.profile.name))
-
-    def _copy(self, what: str, text_of: Callable[[WriteRequest], str]) -> None:
+    def action_copy_request(self, language: Literal["curl", "command"]) -> None:
+        profile, command_line = self.engine.profile, self.engine.settings.command_line
+        what, text_of = "A curl command (token from RUNWARDEN_TOKEN)", partial(as_curl, profile.base_url)
+        if language == "command":
+            what, text_of = "A runwarden command", partial(as_command, command_line, profile.name)
         try:
             text = "\n".join(map(text_of, self.requests(self.values)))
         except UnfaithfulError as error:

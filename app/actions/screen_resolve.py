@@ -162,17 +162,20 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence.complain("Press ^s to resolve it.")
 
     def action_apply(self) -> None:
-        resolution = self._resolution
-        evidence = self._evidence.value.strip()
+        resolution, evidence, problem = self._resolution, self._evidence.value.strip(), ""
         if self._is_applying or self._resolved is not None:
             return
         if resolution is None:
             self._refuse("Choose one of the three.")
             self._choice.focus()
-        elif resolution == "created" and not evidence:
-            self._complain("Enter the id of the result.")
+            return
+        if resolution == "created" and not evidence:
+            problem = "Enter the id of the result."
         elif resolution == "send_again" and evidence.casefold() != self._pledge.casefold():
-            self._complain(f"Type {self._pledge} to confirm.")
+            problem = f"Type {self._pledge} to confirm."
+        if problem:
+            self._evidence.complain(problem)
+            self._evidence.take_focus()
         else:
             self._is_applying = True
             self._apply(resolution, evidence)
@@ -201,10 +204,6 @@ class ResolveForm(ModalScreen[Action | None]):
                 self._evidence.take_focus()
         else:
             self.dismiss(action)
-
-    def _complain(self, problem: str) -> None:
-        self._evidence.complain(problem)
-        self._evidence.take_focus()
 
     @on(OptionList.OptionSelected, "#found")
     def _picked(self, event: OptionList.OptionSelected) -> None:

@@ -11,16 +11,7 @@ from textual.widget import Widget
 
 from app.actions.drafts import Values
 from app.actions.refusals import FieldProblem
-from app.actions.screen_fields import (
-    BRANCH,
-    PAIRS_HINT,
-    Field,
-    faithful,
-    read_pairs,
-    read_repository,
-    written,
-    written_pairs,
-)
+from app.actions.screen_fields import BRANCH, PAIRS_HINT, Field, faithful, read_pairs, written, written_pairs
 from app.actions.screen_form import ActionForm, Built
 from app.api.errors import ApiError
 from app.api.requests import Json, StartAgent, StartRun, WriteRequest
@@ -73,7 +64,7 @@ class NewRunForm(ActionForm):
         text = {field.key: values.get(field.key, "") for field in self.FIELDS}
         name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
         key = "inputs" if name else "metadata"
-        repository, pairs = read_repository(text["repository"]), read_pairs(key, text[key])
+        pairs = read_pairs(key, text[key])
         unread = (pairs,) if isinstance(pairs, FieldProblem) else ()
         extra = {} if isinstance(pairs, FieldProblem) else pairs
         if name:
@@ -81,10 +72,13 @@ class NewRunForm(ActionForm):
             bare = text["repository"].strip().removeprefix("gitlab:")
             inputs: dict[str, Json] = {WORDS: words} if words.strip() else {}
             return StartAgent(name, bare, branch, inputs | extra), unread
-        if isinstance(repository, FieldProblem):
-            # A placeholder, so that the other fields can be checked.
-            return StartRun(words, Repository.of("github", {}), branch, extra), (repository, *unread)
-        return StartRun(words, repository, branch, extra), unread
+        try:
+            return StartRun(words, Repository.parse(text["repository"]), branch, extra), unread
+        except ValueError:
+            # With a placeholder, so that the other fields can be checked.
+            verb = "Write" if text["repository"].strip() else "Name it:"
+            wrong = FieldProblem("repository", f"{verb} owner/repo, or gitlab:group/project.")
+            return StartRun(words, Repository.of("github", {}), branch, extra), (wrong, *unread)
 
     def values_of(self, request: StartRun | StartAgent) -> Values:
         """The field texts for this request; an agent's instructions are among its inputs."""

@@ -45,9 +45,9 @@ from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
 
 _WAYS: Final = (
-    FormButton("now", "Now", "n", "say_now", ("preview",)),
-    FormButton("later", "Later", "w", "send_later", ("preview",)),
-    FormButton("stop", "Stop", "x", "say_stop", ("preview",)),
+    FormButton("now", "Now", "n", "choose('now')", ("preview",)),
+    FormButton("later", "Later", "w", "choose('end')", ("preview",)),
+    FormButton("stop", "Stop", "x", "choose('stop')", ("preview",)),
 )
 """How a message reaches the agent of an active run."""
 _MESSAGES: Final[Mapping[str, When]] = {"now": "now", "stop": "stop"}
@@ -146,7 +146,7 @@ class ContinueRunForm(ActionForm):
             self._has_ended = True
             self._fact.badge = run_badge(ended[0], is_final=True)
             self.fields["instructions"].say(_REMEMBERS)
-            self._choose("")
+            self.action_choose("")
             self._note("The run has ended: this continues it.", "warn")
 
     async def _back_to_fields(self, why: str) -> None:
@@ -162,7 +162,7 @@ class ContinueRunForm(ActionForm):
         if self._hears and isinstance(self._reported, Unavailable):
             self._hears = False
             if self._way in _MESSAGES:
-                self._choose("")
+                self.action_choose("")
         self._read_conversation()
 
     def placeholders(self) -> dict[str, str]:
@@ -196,22 +196,13 @@ class ContinueRunForm(ActionForm):
 
     def is_possible(self, action: str) -> bool:
         match action:
-            case "send_later":
+            case "choose('end')":
                 return self._may_wait and not self._has_ended and self._way != "end"
-            case "say_now" | "say_stop":
-                return self._hears and not self._has_ended and self._way != action.removeprefix("say_")
+            case "choose('now')" | "choose('stop')":
+                return self._hears and not self._has_ended and action != f"choose('{self._way}')"
         return super().is_possible(action)
 
-    def action_say_now(self) -> None:
-        self._choose("now")
-
-    def action_send_later(self) -> None:
-        self._choose("end")
-
-    def action_say_stop(self) -> None:
-        self._choose("stop")
-
-    def _choose(self, way: str) -> None:
+    def action_choose(self, way: str) -> None:
         """Preview the request for this way of sending."""
         self._way = way
         self.form_draft.typed(self.values)

@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -104,10 +103,6 @@ class FormChoice(Widget, can_focus=True):
             )
             for at, label in enumerate(self._labels)
         )
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        del container, viewport, width
-        return len(self._labels)
 
     def watch_chosen(self) -> None:
         if self.chosen is not None:
