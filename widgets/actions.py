@@ -100,7 +100,6 @@ class ActivityEntry(Struct, frozen=True):
             yield "key", (safe_text(action.key, limit=200), "quiet")
 
     def below_facts(self, _now: datetime) -> Content:
-        """The body that was sent, as indented JSON."""
         body = self.source.body_json
         # A body that is not JSON is shown as it is: the ledger holds the bytes as sent.
         with suppress(ValueError, RecursionError):

@@ -89,7 +89,6 @@ class BatchWrite(Struct, frozen=True):
     request: WriteRequest | None = None
     """None if the write is refused."""
     key: str = ""
-    """The idempotency key."""
 
 
 @dataclass(slots=True)

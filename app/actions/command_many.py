@@ -92,14 +92,13 @@ async def cancel(
                 invocation.output.note(f"{run.run_id}  {badge(run.status)}  {run.repository.label}")
         if not (dry_run or is_one):
             confirm_batch(invocation, rows, "Cancel", yes=yes)
-        document = partial(RunWrite.document, base_url=base_url)
         report: Callable[[], int] = partial(
-            print_batch, invocation, rows, CANCEL_COLUMNS, document, base_url, dry_run=dry_run
+            print_batch, invocation, rows, CANCEL_COLUMNS, RunWrite.document, base_url, dry_run=dry_run
         )
         if is_one:
             report = await perform(invocation, engine, CancelRun(*runs), WriteOptions(key, dry_run))
         elif not dry_run:
-            rows[:] = await send_batch(invocation, engine, rows, document, "sent")
+            rows[:] = await send_batch(invocation, engine, rows, RunWrite.document, "sent")
             details = await engine.cache.details([*runs])
             rows[:] = [replace(row, run=details[row.name].run) if row.name in details else row for row in rows]
     if not rows:
@@ -174,10 +173,9 @@ async def retry_runs(
         platforms = {detail.run.repository.platform for detail in details}
         invocation.output.note(warning_of(await engine.cache.health(), platforms, engine.settings.console.health_ok))
         base_url, cap = engine.client.base_url, engine.settings.console.send_cap
-        document = partial(Retry.document, base_url=base_url)
         batches = f", {cap} at a time" if len(to_send) > cap else ""
         if not options.dry_run and confirm_batch(invocation, results, "Retry", batches, yes=yes):
-            results = await send_batch(invocation, engine, results, document, "sent", cap)
+            results = await send_batch(invocation, engine, results, Retry.document, "sent", cap)
         new_runs = {row.name: row.result.result_id for row in results if row.result.is_done and row.result.result_id}
         is_stopped = invocation.stopped_by or any(
             row.result.outcome == "not_tried" or row.result.stops_batch for row in results
@@ -191,7 +189,8 @@ async def retry_runs(
             ended = await waiter.until_final(list(dict.fromkeys(new_runs.values())), options.timeout)
             runs = {run_id: ended[result_id].run for run_id, result_id in new_runs.items()}
             results, failure = [replace(row, run=runs.get(row.name)) for row in results], wait_failure(ended)
-    return print_batch(invocation, results, RETRY_COLUMNS, document, base_url, failure=failure, dry_run=options.dry_run)
+    columns, dry_run = RETRY_COLUMNS, options.dry_run
+    return print_batch(invocation, results, columns, Retry.document, base_url, failure=failure, dry_run=dry_run)
 
 
 async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> Retry:

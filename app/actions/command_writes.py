@@ -176,7 +176,6 @@ class RunWrite(BatchWrite, frozen=True):
     """A write of a batch about a run, by its id."""
 
     run: Run | None = None
-    """The run, if the cache has it."""
 
     def document(self, base_url: str) -> dict[str, object]:
         """The result as JSON."""
@@ -248,7 +247,6 @@ class WriteOptions(Struct, frozen=True):
     again: bool = False
     """Whether an address that has an organization may get another one."""
     waits: bool = False
-    """Whether to wait for the end of the started run."""
     timeout: timedelta = timedelta(0)
 
 
@@ -321,7 +319,7 @@ def print_batch(
     invocation: Invocation,
     rows: Sequence[W],
     columns: Sequence[Column[W]],
-    document: Callable[[W], Document],
+    document: Callable[[W, str], Document],
     base_url: str,
     *,
     failure: CommandFailedError | None = None,
@@ -329,9 +327,9 @@ def print_batch(
 ) -> Exit:
     """Print the outcomes of a batch and of waiting for it; return the exit code of the row to look at first.
 
-    `document` makes a row's JSON, with its `outcome`.
+    `document` makes a row's JSON, with its `outcome`, from the row and the base address.
     """
-    documents = [*map(document, rows)]
+    documents = [document(row, base_url) for row in rows]
     code = max((exit_of_result(row.result) for row in rows), key=SEVERITY.index, default=Exit.DONE)
     if code is Exit.DONE and failure is not None:
         code = failure.exit
@@ -377,7 +375,7 @@ async def send_batch(
     invocation: Invocation,
     engine: "Engine",
     planned: Sequence[W],
-    document: Callable[[W], Document],
+    document: Callable[[W, str], Document],
     usual: str,
     cap: int | None = None,
     past: str = "",
@@ -388,7 +386,7 @@ async def send_batch(
     far are reported. With a `cap`, the writes are counted in batches of that many. Unknown outcomes with the error code
     `past` do not stop it.
     """
-    rows, done = list(planned), 0
+    rows, done, base_url = list(planned), 0, engine.client.base_url
     batches = -(-len(rows) // cap) if cap else 1
     sender = BatchSender(lambda request, key: settled(submitted(engine.actions, request, key)), past=past)
     try:
@@ -400,9 +398,9 @@ async def send_batch(
                 elif write.result.outcome == "to_send":
                     rows[done] = replace(write, result=BatchResult("not_tried"))
                 batch = f"  batch {done // cap + 1} of {batches}" if cap and batches > 1 else ""
-                progress.done(str(document(rows[done])["outcome"]), f"{write.name}{batch}")
+                progress.done(str(document(rows[done], base_url)["outcome"]), f"{write.name}{batch}")
     except StorageError:
-        invocation.beside_error = {"rows": [*map(document, rows[:done])], "base_url": engine.client.base_url}
+        invocation.beside_error = {"rows": [document(row, base_url) for row in rows[:done]], "base_url": base_url}
         raise
     except CancelledError:
         pass  # The ledger holds the finished part, and the rest can be resumed.

@@ -27,7 +27,6 @@ class Draft(Struct, frozen=True):
     """The text typed into one form."""
 
     values: Values
-    """The texts by field, as typed."""
     saved_at: datetime
     sent_at: datetime | None = None
     """When an unconfirmed send began; None if the draft was never sent."""

@@ -30,13 +30,11 @@ LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE
 _PLAUSIBLE: Final = re.compile(r"[^\s@/]*[0-9_][^\s@/]*")
 """An id has a digit, or a prefix."""
 MAX_CANDIDATES: Final = 50
-"""Candidates of one action."""
 MAX_NEAR: Final = 500
 """Runs around a send that are looked at."""
 MAX_ASKED: Final = 9
 """Candidates whose words the service is asked for."""
 MAX_PAGES: Final = 30
-"""Pages that are read to look for one action."""
 MAX_STARTS: Final = 1_000
 """Our newest starts of agents that are ruled out: an execution may be listed as a run."""
 LOOK_S: Final = 2.0

@@ -64,7 +64,6 @@ class ActivityQuery(Struct, frozen=True):
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether escape has a filter to clear."""
         return self != ActivityQuery()
 
     def condition(self, now: datetime) -> ActionFilter:
@@ -75,19 +74,13 @@ class ActivityQuery(Struct, frozen=True):
 
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
     """The chips of all filters, set or not."""
-    kinds = _few(tuple(kind_label(kind) for kind in query.kinds))
-    outcomes = _few(tuple(ACTION_BADGES[outcome].word for outcome in query.outcomes))
+    words = [kind_label(kind) for kind in query.kinds], [ACTION_BADGES[outcome].word for outcome in query.outcomes]
+    kinds, outcomes = (f"{names[0]} +{len(names) - 1}".removesuffix(" +0") if names else "any" for names in words)
     return (
         Chip("kinds", safe_text(f"what {kinds} ▾"), bool(query.kinds)),
         Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(query.outcomes)),
         Chip("since", safe_text(f"since {query.since} ▾"), query.since != "any"),
     )
-
-
-def _few(names: tuple[str, ...]) -> str:
-    if not names:
-        return "any"
-    return names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1}"
 
 
 NOTHING_YET: Final = Notice(
@@ -185,7 +178,6 @@ class ActivityScreen(BaseScreen):
 
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     nothing_yet: Notice = NOTHING_YET
-    """The reason for an empty list without filters."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -207,9 +199,6 @@ class ActivityScreen(BaseScreen):
 
         Entries read before are used again, so that their requests are not parsed twice. Continuations that wait come
         after the unknown ones.
-
-        Raises:
-            StorageError: The ledger or the automations' state cannot be read.
         """
         engine, condition, limit = self._engine, wanted.condition(self._engine.clock()), self._limit
         follow_ups = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
@@ -299,7 +288,6 @@ class ActivityScreen(BaseScreen):
         return self.wanted, "" if self._table.item is None else self._table.item.key
 
     def return_to(self, bookmark: tuple[ActivityQuery, str]) -> None:
-        """Restore that query, with the cursor on that entry."""
         query, self._sought = bookmark
         with self.prevent(Input.Changed):
             self.query_one(ListSearch).value = query.search

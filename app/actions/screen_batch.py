@@ -95,7 +95,6 @@ class RunBatch(Struct, frozen=True):
         return request, retry_key(run, filled)
 
     def problem(self, words: str) -> FieldProblem | None:
-        """The reason why the instructions cannot be sent for all runs."""
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
             what, fix = f"{{{name}}} is not known", "Take it out, or unmark those runs."
             if runs := [run for run in self.runs if not self._known(run)[name]]:
@@ -185,11 +184,7 @@ Known = Mapping[str, Asked | Unavailable]
 
 
 async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
-    """Read the request behind each run's last turn; after one failure, stop asking the service.
-
-    Raises:
-        StorageError: The ledger cannot be read.
-    """
+    """Read the request behind each run's last turn; after one failure, stop asking the service."""
     room, failures = asyncio.Semaphore(AT_ONCE), list[ApiError]()
 
     async def turns_of(run_id: str) -> RunTurns | Unavailable:

@@ -92,8 +92,6 @@ class ActionForm(ModalScreen[Action | None]):
         hidden("enter", "next_field", priority=True),
     ]
     TITLE_TEXT: ClassVar[str]
-    SENDS_FROM: ClassVar[frozenset[FormPhase]] = frozenset({"preview"})
-    """The phases in which the request can be sent."""
     DRAFT: ClassVar[str] = ""
     """The draft's name, if it does not depend on the form's origin."""
     FIELDS: tuple[Field, ...] = ()
@@ -120,7 +118,6 @@ class ActionForm(ModalScreen[Action | None]):
         self._rows = tuple(self.make_rows())
         self.fields = {row.key: row for row in self._rows if isinstance(row, FormField)}
         self.instructions = next((row for row in self._rows if type(row) is ParagraphField), None)
-        """The field of the instructions; None: the form has none."""
         self.set_class(self.instructions is not None, "-long", update=False)
         self.form_draft = FormDraft(
             engine,
@@ -147,7 +144,6 @@ class ActionForm(ModalScreen[Action | None]):
         self.closes_when_done = False
         """Whether the form closes once its write is confirmed, which its screen reports in a toast."""
         self.request: WriteRequest | None = None
-        """The request that was previewed."""
         self._result: Action | None = None
         self._open: Action | None = None
         """The action of unknown outcome, if any."""
@@ -332,7 +328,7 @@ class ActionForm(ModalScreen[Action | None]):
                     self.explanation(self.request),
                 )
                 self.enter("preview")
-        elif self.phase in self.SENDS_FROM and self.request is not None and not self.engine.actions.read_only:
+        elif self.phase != "sending" and self.request is not None and not self.engine.actions.read_only:
             if not self._second_press.press():
                 self.dialog.did("Check it, then press ^s again to send.", "warn")
                 return

@@ -53,7 +53,6 @@ class ManyForm(ActionForm):
         FormButton("stop", "Stop", "esc", "back", ("sending",)),
         FormButton("next", "Send the next", "^s", "forward", ("refused", "outcome"), is_primary=True),
     )
-    SENDS_FROM = frozenset({"preview", "refused", "outcome"})
 
     def __init__(
         self, engine: Engine, batch: RunBatch, *, cap: int, changed: Callable[[RunBatch], object] = lambda _: None

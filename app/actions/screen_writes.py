@@ -97,7 +97,6 @@ class ContinueRunForm(ActionForm):
         self._previous = ""
         self._question = question
         self.is_waiting = False
-        """Whether the request waits for the end of the run."""
         later = " w at the end," if may_wait else ""
         hint = _REMEMBERS if self._has_ended else f"Active: preview, then n now,{later} x stops."
         label = "answer" if question else "instructions"
@@ -179,7 +178,6 @@ class ContinueRunForm(ActionForm):
         self._way = self._default if self._has_ended else values.get("when", self._default)
 
     def build(self, values: Values) -> Built:
-        """Return a message or a continuation, depending on the chosen way of sending."""
         words = values["instructions"]
         if (when := _MESSAGES.get(values.get("when", self._default))) is not None:
             return SayToRun(self._run.run_id, words, when), ()
@@ -236,7 +234,6 @@ class OnboardForm(ActionForm):
     )
 
     def build(self, values: Values) -> Built:
-        """The request as typed, and the problem of an id that cannot be read."""
         path, number = values["project_path"].strip() or None, values["project_id"].strip()
         if number and not (number.isascii() and number.isdigit()):
             wrong = FieldProblem("project_id", "A project id is a number; or leave it empty.")
@@ -274,7 +271,6 @@ class OrganizationForm(ActionForm):
     _attempts: tuple[Action, ...] = ()
 
     def build(self, values: Values) -> Built:
-        """The request as typed."""
         return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None), ()
 
     def make_rows(self) -> Sequence[Widget]:

@@ -81,23 +81,21 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         details: list[ErrorDetail] = [{"line": n, "field": why.field, "message": why.message} for n, why in faults]
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=details)
 
+    def document(row: ImportRow, base_url: str) -> dict[str, object]:
+        attempt = organization_document(row.result.action) if row.result.action else {}
+        request = request_document(base_url, row.request) if row.outcome == "to_create" else None
+        return {
+            "line": row.line,
+            "email": row.name,
+            "offer_code": row.request.offer_code,
+            "outcome": row.outcome,
+            **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
+            **({"request": request} if dry_run else {}),
+        }
+
     async def work() -> int:
         async with invocation.writer(dry_run=dry_run) as engine:
-            base_url = engine.client.base_url
-
-            def document(row: ImportRow) -> dict[str, object]:
-                attempt = organization_document(row.result.action) if row.result.action else {}
-                request = request_document(base_url, row.request) if row.outcome == "to_create" else None
-                return {
-                    "line": row.line,
-                    "email": row.name,
-                    "offer_code": row.request.offer_code,
-                    "outcome": row.outcome,
-                    **{name: attempt.get(name) for name in ("action_id", "organization", "error")},
-                    **({"request": request} if dry_run else {}),
-                }
-
-            result = planned(rows, await engine.ledger.organizations())
+            base_url, result = engine.client.base_url, planned(rows, await engine.ledger.organizations())
             if not dry_run:
                 result = await send_batch(invocation, engine, result, document, "created", past=past)
 

@@ -38,7 +38,6 @@ class ImportRow(BatchWrite, frozen=True, kw_only=True):
     request: CreateOrganization
     result: BatchResult = BatchResult("to_send")
     problems: tuple[FieldProblem, ...] = ()
-    """Why the row cannot be sent."""
     is_twice: bool = False
     """Its only problem is that an earlier row has the same email."""
 

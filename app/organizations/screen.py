@@ -73,7 +73,6 @@ class OrganizationsScreen(ActivityScreen):
         self._created = 0
         """How many attempts have created an organization."""
         self._all: tuple[OrganizationEntry, ...] = ()
-        """All attempts as read last."""
         self._asker = CoalescedTask(self._ask, self.run_worker)
 
     async def load(self, wanted: ActivityQuery) -> Activity:

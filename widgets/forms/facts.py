@@ -170,7 +170,6 @@ class FactPane(VerticalScroll, Generic[FactT]):
         self.tick(now)
 
     def tick(self, now: datetime) -> None:
-        """Repaint the facts whose ages changed."""
         facts = self._item.facts(now) if self._item is not None else ()
         self._facts.show(tuple((name, Content.styled(text, STYLES[tone])) for name, (text, tone) in facts))
         below = self.below_facts(self._item, now) if self._item is not None else Content()

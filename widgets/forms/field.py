@@ -54,7 +54,6 @@ class FormField(Widget):
         super().__init__(id=f"field-{key}")
         self._control = control
         self.key = key
-        """The field's name in the request."""
         self.label = label
         self._hint: tuple[str, Tone] = (hint, "quiet")
         self._problem: str | None = None

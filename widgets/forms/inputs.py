@@ -57,7 +57,6 @@ class LineInput(Input):
             self.replace(lines[0], start, end)
 
     def replace(self, text: str, start: int, end: int) -> None:
-        """Replace a range with the printable part of the text."""
         line = self.validate_value(text)[:MAX_LINE]
         super().replace(line, start, end)
         if len(line) < len(text):
@@ -138,7 +137,6 @@ class ParagraphInput(TextArea):
     """A multi-line input."""
 
     def edit(self, edit: Edit) -> EditResult:
-        """Apply the edit with the printable part of its text."""
         text = edit.text.replace("\r\n", "\n")
         edit.text = printable(text)
         result = super().edit(edit)
@@ -147,7 +145,6 @@ class ParagraphInput(TextArea):
         return result
 
     def load_text(self, text: str) -> None:
-        """Replace everything, and clear the undo history."""
         super().load_text(printable(text))
 
     def get_cursor_left_location(self) -> Location:
