@@ -13,7 +13,7 @@ from textual.widgets import Static
 from app.engine.text import SafeText, safe_text
 from app.engine.times import ago
 from app.organizations.facts import full, invited_until, short
-from storage.records import Action, Organization
+from storage.records import Action
 from storage.records.results import Invitation
 from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
@@ -38,8 +38,10 @@ class OrganizationEntry(ActivityEntry, frozen=True):
 
     offer_code: str = ""
     """Empty: the standard trial."""
-    organization: Organization | None = None
-    """None: nothing was created, or the outcome is unknown."""
+    name: str = ""
+    """As the service returned it, like the next two; empty: nothing was created, or the outcome is unknown."""
+    slug: str = ""
+    parent_id: str = ""
     invitation: Invitation | None = None
     """None if the service does not report the invitation."""
 
@@ -49,20 +51,16 @@ class OrganizationEntry(ActivityEntry, frozen=True):
 
     def matches(self, words: Iterable[str]) -> bool:
         """Whether all these case-folded words occur in its address, name, slug or ids."""
-        made, action = self.organization, self.source
-        names = (made.organization_name, made.organization_slug) if made is not None else ()
-        text = "\n".join((self.about, action.action_id, action.result_id or "", *names)).casefold()
+        action = self.source
+        text = "\n".join((self.about, action.action_id, action.result_id or "", self.name, self.slug)).casefold()
         return all(word in text for word in words)
 
     def cells(self, now: datetime) -> TableLine:
-        made, badge, action = self.organization, self.badge, self.source
-        name: TonedText = (safe_text(action.result_id or "-", limit=120), "quiet")
-        if made is not None and made.organization_name:
-            name = (safe_text(made.organization_name, limit=120), "plain")
+        badge, action = self.badge, self.source
         return (
             (safe_text(badge.text), badge.tone),
             (self.about, "plain"),
-            name,
+            (safe_text(self.name or action.result_id or "-", limit=120), "plain" if self.name else "quiet"),
             self._invitation(now),
             (safe_text(ago(action.created_at, now)), "quiet"),
         )
@@ -72,9 +70,9 @@ class OrganizationEntry(ActivityEntry, frozen=True):
             if name == "about":
                 yield "email", text
                 yield "offer", (safe_text(self.offer_code or "standard trial"), "plain")
-                if (made := self.organization) is not None:
-                    yield "name", (safe_text(f"{made.organization_name}  {made.organization_slug}"), "plain")
-                    yield "parent", (safe_text(made.parent_organization_id), "plain")
+                if self.name or self.slug:
+                    yield "name", (safe_text(f"{self.name}  {self.slug}"), "plain")
+                    yield "parent", (safe_text(self.parent_id), "plain")
                 if (until := invited_until(self.source)) is not None:
                     yield "invitation", (safe_text(full(self.invitation, until, now)), self._invitation(now)[1])
             elif name != "what":

@@ -19,7 +19,7 @@ from app.api.errors import NotFoundError, NotOfferedError, RefusedError, Unusabl
 from app.api.requests import Answer, OnboardProject, WriteRequest
 from app.api.timestamps import timestamp
 from app.api.transport import Reply
-from storage.records import WRITE_KINDS, HealthSample, Organization, Repository, Run, RunPage
+from storage.records import WRITE_KINDS, HealthSample, Repository, Run, RunPage
 from storage.records.health import NO_STATUS
 from storage.records.results import (
     SEVERITIES,
@@ -187,12 +187,6 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
         return Answer(status, raw, _shown(document.get("project_path")) or request.project_path or "")
     result_id = identity(document, kind.fields[0], status)
     return Answer(status, raw, result_id, _run(document) if kind.made == "run" else None)
-
-
-def organization(body: str) -> Organization:
-    """A created organization (spec 2.2), from the answer to its creation."""
-    document = read(body.encode())
-    return Organization(*(_shown(document.get(field)) for field in Organization.__struct_fields__))
 
 
 def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:

@@ -18,7 +18,7 @@ from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
-from app.organizations.invitations import organization_of, read_invitations
+from app.organizations.invitations import read_invitations
 from app.organizations.screen_import import OrganizationImportScreen
 from app.runs.document import as_received
 from widgets.actions import ActivityEntry
@@ -44,6 +44,8 @@ NOTHING_YET: Final = Notice(
 NEVER_HERE: Final = replace(
     NOTHING_YET, lines=(*NOTHING_YET.lines[:-1], "This profile is read-only: nothing can be created.")
 )
+NAMES: Final = ("organization_name", "organization_slug", "parent_organization_id")
+"""The fields of a created organization that are shown (spec 2.2)."""
 
 
 class OrganizationsScreen(ActivityScreen):
@@ -82,9 +84,10 @@ class OrganizationsScreen(ActivityScreen):
         entries = []
         for action in await self._engine.ledger.organizations():
             if (entry := known.get(action)) is None:
-                request = as_received(action.body_json)
+                request, created = as_received(action.body_json), as_received(action.response_json)
                 email, offer = safe_text(str(request.get("email")), limit=254), str(request.get("offer_code") or "")
-                entry = OrganizationEntry(action, email, offer_code=offer, organization=organization_of(action))
+                name, slug, parent_id = (str(created.get(field) or "") for field in NAMES)
+                entry = OrganizationEntry(action, email, None, offer, name, slug, parent_id)
             invited = newest(self._invitations or (), action.result_id, action.subject)
             entries.append(replace(entry, invitation=invited))
         self._all = tuple(entries)
@@ -134,10 +137,6 @@ class OrganizationsScreen(ActivityScreen):
 
     # Keys
 
-    @property
-    def _is_alone(self) -> bool:
-        return self.is_mounted and self._list.has_class("-alone")
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         item, is_read_only = self._table.item, self._engine.actions.read_only
         match action:
@@ -147,9 +146,9 @@ class OrganizationsScreen(ActivityScreen):
                 invitation = item.invitation if isinstance(item, OrganizationEntry) else None
                 return not is_read_only and invitation is not None and invitation.state not in CLOSED
             case "clear":
-                return self.wanted.is_narrowed and not self._is_alone
+                return self.wanted.is_narrowed and not self._list.has_class("-alone")
             case "close" | "its_action":
-                return self._is_alone
+                return self._list.has_class("-alone")
         return super().check_action(action, parameters)
 
     def action_new_organization(self) -> None:

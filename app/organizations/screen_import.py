@@ -122,15 +122,13 @@ class OrganizationImportScreen(BaseScreen):
     @property
     def _unknown(self) -> Action | None:
         """The unknown outcome under the cursor; from elsewhere, the first one."""
-        item = self._table.item if self.is_mounted else None
-        if item is not None and item.unknown is not None:
-            return item.unknown
-        return next((action for row in self._rows.values() if (action := line(row).unknown) is not None), None)
+        lines = (self._table.item, *map(line, self._rows.values()))
+        return next((item.unknown for item in lines if item is not None and item.unknown is not None), None)
 
     @property
     def _to_fix(self) -> ImportRow | None:
         """The row under the cursor, if it is wrong or was rejected; from elsewhere, the first one that is wrong."""
-        item = self._table.item if self.is_mounted else None
+        item = self._table.item
         if item is not None and item.line in self._rows and item.state in {"invalid", "twice", "rejected"}:
             return self._rows[item.line]
         return next((row for row in self._rows.values() if row.problems), None)
@@ -349,11 +347,10 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
         try:
             rows = changed(self._rows, self._row.line, self.query_one(LineInput).value)
         except ImportFileError as error:
-            self.query_one(SheetNote).say(str(error), "bad")
+            self.failed(str(error))
             return
-        problems = next((row.problems for row in rows if row.line == self._row.line), ())
-        if problems:
-            self.query_one(SheetNote).say(" ".join(problem.message for problem in problems), "bad")
+        if problems := [problem for row in rows if row.line == self._row.line for problem in row.problems]:
+            self.failed(" ".join(problem.message for problem in problems))
         else:
             self.dismiss(rows)
 

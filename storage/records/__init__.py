@@ -15,7 +15,6 @@ from storage.records.action import (
     ActionState,
     AuditEntry,
     Author,
-    Organization,
     Resolution,
     SettledState,
     Surface,

@@ -279,11 +279,3 @@ class AuditEntry(Struct, frozen=True):
     detail: str | None
     """Its result or cause: an id, or an error's kind."""
     author: Author
-
-
-class Organization(Struct, frozen=True):
-    """A created child organization, as the service returned it."""
-
-    organization_name: str
-    organization_slug: str
-    parent_organization_id: str

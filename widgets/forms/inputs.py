@@ -144,9 +144,6 @@ class ParagraphInput(TextArea):
             self.post_message(CharactersRemoved(len(text) - len(edit.text)))
         return result
 
-    def load_text(self, text: str) -> None:
-        super().load_text(printable(text))
-
     def get_cursor_left_location(self) -> Location:
         """Return the place before the flag, emoji or accented letter that ends at the cursor."""
         row, column = self.cursor_location
