@@ -61,38 +61,71 @@ class ServiceMetrics(Collector):
         # The times at which series began would double their number, and nothing uses them.
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         # Not the global registry, which would also show the metrics of libraries.
-        self._registry = prometheus.CollectorRegistry()
+        self._registry = registry = prometheus.CollectorRegistry()
         self._requests = prometheus.Counter(
             "runwarden_http_requests",
             "Requests answered by this process, by the template of their path.",
             ("method", "route", "status"),
-            registry=self._registry,
+            registry=registry,
         )
         self._durations = prometheus.Histogram(
             "runwarden_http_request_duration_seconds",
             "From a request's head to the end of its answer.",
             ("method", "route"),
             buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
-            registry=self._registry,
+            registry=registry,
         )
         self._deliveries = prometheus.Counter(
             "runwarden_webhook_deliveries",
             "Deliveries of code hosts to this process, by decision.",
             ("platform", "result"),
-            registry=self._registry,
+            registry=registry,
         )
-        build = prometheus.Info("runwarden_build", "What runs here.", registry=self._registry)
+        build = prometheus.Info("runwarden_build", "What runs here.", registry=registry)
         try:
             version = metadata.version(DISTRIBUTION)
         except metadata.PackageNotFoundError:
             version = "unknown"
         kind = "sqlite" if database.is_sqlite else "postgresql"
         build.info({"version": version, "python": platform.python_version(), "database": kind})
-        prometheus.ProcessCollector(registry=self._registry)
-        # In this order: at a scrape, `collect` updates the counters that the next two show.
-        self._registry.register(self)
-        self._ended = _EndedTurns(self._registry, clock())
-        self._used = _ModelUsage(self._registry)
+        prometheus.ProcessCollector(registry=registry)
+        # In this order: at a scrape, `collect` updates the metrics that are registered after it.
+        registry.register(self)
+        self._lasted = prometheus.Histogram(
+            "runwarden_turn_duration_seconds",
+            "From a worker's first attempt at a turn until it finishes.",
+            ("outcome",),
+            buckets=_TURN_S,
+            registry=registry,
+        )
+        for outcome in ("completed", "failed", CANCELLED):
+            # The series exists from the start, so that Prometheus sees its first increase.
+            self._lasted.labels(outcome)
+        self._waited = prometheus.Histogram(
+            "runwarden_turn_wait_seconds",
+            "From the acceptance of a turn to a worker's first attempt at it.",
+            buckets=_TURN_S,
+            registry=registry,
+        )
+        self._began = self._read_until = clock()
+        self._ended: dict[tuple[str, int], int] = {}
+        """Turns that were counted, and when they ended; forgotten when they can no longer be read again."""
+        self._tokens = prometheus.Counter(
+            "runwarden_model_tokens",
+            "Tokens that models counted.",
+            ("organization", "agent", "kind"),
+            registry=registry,
+        )
+        self._cost = prometheus.Counter(
+            "runwarden_model_cost_usd",
+            "US dollars, at known prices.",
+            ("organization", "agent"),
+            registry=registry,
+        )
+        self._first_day = 0
+        self._used: dict[tuple[str, str, int], UsageFigures] | None = None
+        """The usage at the last scrape; None before the first one, since earlier usage is not counted."""
+        self._named: set[tuple[str, str]] = set()
 
     def count_request(self, record: RequestRecord) -> None:
         """Count a request that was answered."""
@@ -132,8 +165,8 @@ class ServiceMetrics(Collector):
             owed = unsent(connection, invitations.c.mail)
             unposted = unsent(connection, postings.c.state)
             now = self._clock()
-            self._ended.catch_up(connection, now)
-            self._used.catch_up(connection, now // DAY_MICROS)
+            self._count_ended(connection, now)
+            self._count_usage(connection, now // DAY_MICROS)
             budgets = usage.day_shares(connection, now)[:_ORGANIZATIONS]
             ending = endings.soon(connection, now)[:_ENDINGS]
             outages = Counter[str]()
@@ -171,6 +204,39 @@ class ServiceMetrics(Collector):
             _gauge("runwarden_postings_owed", "Results to be retried on code hosts, or refused.", unposted, "state"),
         ]
 
+    def _count_ended(self, connection: sa.Connection, now: int) -> None:
+        """Count, once each, the turns that finished on any worker since the last time."""
+        # Read recent ones twice: they may have been committed late, or by a machine whose clock is behind.
+        earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _MAX_GAP_MICROS)
+        for turn in turns.ended_since(connection, earliest):
+            if (turn.run_id, turn.number) in self._ended:
+                continue
+            self._ended[turn.run_id, turn.number] = turn.finished_at
+            started_at = turn.finished_at if turn.started_at is None else turn.started_at
+            self._lasted.labels(turn.outcome).observe((turn.finished_at - started_at) / SECOND_MICROS)
+            self._waited.observe((started_at - turn.accepted_at) / SECOND_MICROS)
+        self._read_until = now
+        self._ended = {key: ended for key, ended in self._ended.items() if ended >= now - _OVERLAP_MICROS}
+
+    def _count_usage(self, connection: sa.Connection, today: int) -> None:
+        """Count what agents on any worker used since the last scrape; the deletion of a run lowers no counter."""
+        # The day before as well: its last usage is read after midnight.
+        self._first_day = max(self._first_day, today - 1)
+        figures = usage.by_agent(connection, self._first_day)
+        for key, used in figures.items():
+            before = used if self._used is None else self._used.get(key, _NOTHING)
+            labels = label(key[0]), label(key[1])
+            if labels not in self._named and len(self._named) >= _AGENTS:
+                labels = OTHERS, OTHERS
+            else:
+                self._named.add(labels)
+            for kind in ("input", "cached", "output"):
+                name = f"{kind}_tokens"
+                self._tokens.labels(*labels, kind).inc(max(0, getattr(used, name) - getattr(before, name)))
+            if used.unpriced_requests < used.requests:
+                self._cost.labels(*labels).inc(max(0, used.micro_usd - before.micro_usd) / MICROS_PER_USD)
+        self._used = figures
+
 
 def operators_token(variable: str, environment: Mapping[str, str]) -> str | None:
     """Return a token that the operator set, for scraping or for the page, or None.
@@ -185,82 +251,6 @@ def operators_token(variable: str, environment: Mapping[str, str]) -> str | None
         rule = f"a token has at least {_SHORTEST_TOKEN} ASCII characters and no spaces"
         raise SettingsError(f"{variable}: {rule}; make one with: openssl rand -hex 32")
     return token
-
-
-class _EndedTurns:
-    """Counts, once each, the turns that end on any worker while this process runs."""
-
-    def __init__(self, registry: prometheus.CollectorRegistry, now: int) -> None:
-        self._began = self._read_until = now
-        self._seen: dict[tuple[str, int], int] = {}
-        """Turns that were counted, and when they ended; forgotten when they can no longer be read again."""
-        self._lasted = prometheus.Histogram(
-            "runwarden_turn_duration_seconds",
-            "From a worker's first attempt at a turn until it finishes.",
-            ("outcome",),
-            buckets=_TURN_S,
-            registry=registry,
-        )
-        self._waited = prometheus.Histogram(
-            "runwarden_turn_wait_seconds",
-            "From the acceptance of a turn to a worker's first attempt at it.",
-            buckets=_TURN_S,
-            registry=registry,
-        )
-        for outcome in ("completed", "failed", CANCELLED):
-            # The series exists from the start, so that Prometheus sees its first increase.
-            self._lasted.labels(outcome)
-
-    def catch_up(self, connection: sa.Connection, now: int) -> None:
-        """Count the turns that finished since the last time."""
-        # Read recent ones twice: they may have been committed late, or by a machine whose clock is behind.
-        earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _MAX_GAP_MICROS)
-        for turn in turns.ended_since(connection, earliest):
-            if (turn.run_id, turn.number) in self._seen:
-                continue
-            self._seen[turn.run_id, turn.number] = turn.finished_at
-            started_at = turn.finished_at if turn.started_at is None else turn.started_at
-            self._lasted.labels(turn.outcome).observe((turn.finished_at - started_at) / SECOND_MICROS)
-            self._waited.observe((started_at - turn.accepted_at) / SECOND_MICROS)
-        self._read_until = now
-        self._seen = {key: ended for key, ended in self._seen.items() if ended >= now - _OVERLAP_MICROS}
-
-
-class _ModelUsage:
-    """Counts the models' tokens and cost that agents on any worker use while this process runs."""
-
-    def __init__(self, registry: prometheus.CollectorRegistry) -> None:
-        self._first_day = 0
-        self._seen: dict[tuple[str, str, int], UsageFigures] | None = None
-        """The usage at the last scrape; None before the first one, since earlier usage is not counted."""
-        self._named: set[tuple[str, str]] = set()
-        labels = ("organization", "agent")
-        kinds = (*labels, "kind")
-        self._tokens = prometheus.Counter(
-            "runwarden_model_tokens", "Tokens that models counted.", kinds, registry=registry
-        )
-        self._cost = prometheus.Counter(
-            "runwarden_model_cost_usd", "US dollars, at known prices.", labels, registry=registry
-        )
-
-    def catch_up(self, connection: sa.Connection, today: int) -> None:
-        """Count the usage since the last scrape; the deletion of a run lowers no counter."""
-        # The day before as well: its last usage is read after midnight.
-        self._first_day = max(self._first_day, today - 1)
-        figures = usage.by_agent(connection, self._first_day)
-        for key, used in figures.items():
-            before = used if self._seen is None else self._seen.get(key, _NOTHING)
-            labels = label(key[0]), label(key[1])
-            if labels not in self._named and len(self._named) >= _AGENTS:
-                labels = OTHERS, OTHERS
-            else:
-                self._named.add(labels)
-            for kind in ("input", "cached", "output"):
-                name = f"{kind}_tokens"
-                self._tokens.labels(*labels, kind).inc(max(0, getattr(used, name) - getattr(before, name)))
-            if used.unpriced_requests < used.requests:
-                self._cost.labels(*labels).inc(max(0, used.micro_usd - before.micro_usd) / MICROS_PER_USD)
-        self._seen = figures
 
 
 def label(text: str) -> str:
