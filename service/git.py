@@ -75,7 +75,7 @@ _PASSING: Final = re.compile(
 TokenSource = Callable[[str, str | None], str | None]
 """Returns the token for an address, and another than a refused one if there can be; None: git logs in without one.
 
-The refused one is empty if git was refused without a token.
+The refused one is empty if git was refused without a token. A `GitCommandError` says why there is none now.
 """
 
 
@@ -192,9 +192,8 @@ class GitRunner:
                 raise
             try:
                 token = self._token_of(self.url, self.token or "")
-            except ServiceError as error:
-                is_passing = not getattr(error, "is_lasting", False)
-                raise GitCommandError(f"{refusal}; {error}", is_passing=is_passing) from error
+            except GitCommandError as error:
+                raise GitCommandError(f"{refusal}; {error}", is_passing=error.is_passing) from error
             if not self.token or token == self.token:
                 raise
         return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
@@ -214,10 +213,7 @@ class GitRunner:
         name = next(word for at, word in enumerate(arguments) if word != "-c" and arguments[at - 1 : at] != ("-c",))
         is_remote = name in _REMOTE
         if is_remote and self._token_of is not None:
-            try:
-                self.token = self._token_of(self.url, None)
-            except ServiceError as error:
-                raise GitCommandError(str(error), is_passing=True) from error
+            self.token = self._token_of(self.url, None)
             if self.token is not None and self.url.startswith(("http://", "https://")):
                 variables |= _header(self.url, f"x-access-token:{self.token}")
         try:

@@ -14,7 +14,8 @@ from urllib.parse import quote
 from service import how_to_add
 from service.agents.key_command import NoKeyError, PrintedKey
 from service.clock import SECOND_MICROS, now_micros, parse_rfc3339
-from service.git import GitRunner
+from service.errors import ServiceError
+from service.git import GitCommandError, GitRunner
 from service.hosts import GITHUB_VERSION, HostResponse, HostUnreachableError, ask, rotation
 from service.reference import location
 from service.store.database import Database
@@ -36,12 +37,10 @@ _REFUSED: Final = frozenset({401, 403, 404})
 class TokenError(HostUnreachableError):
     """A host's token is unavailable now; the text has the reason and the fix."""
 
-    def __init__(self, text: str, *, is_away: bool = False, is_lasting: bool = False) -> None:
+    def __init__(self, text: str, *, is_away: bool = False) -> None:
         super().__init__(text)
         self.is_away = is_away
         """Whether GitHub gave no usable answer; otherwise it refused, or the command failed."""
-        self.is_lasting = is_lasting
-        """Whether waiting cannot help."""
 
 
 def token_of(database: Database, host: Host, refused: str | None = None) -> str | None:
@@ -85,15 +84,22 @@ def author_of(host: Host | None) -> tuple[str, str] | None:
 
 
 def token_at(database: Database, host: Host | None, url: str, refused: str | None) -> str | None:
-    """Return a token as `token_of` does, for git at a repository's address; None: another host must not see it."""
+    """Return a token as `token_of` does, for git at a repository's address; None: another host must not see it.
+
+    Raises:
+        GitCommandError: There is none.
+    """
     is_without = refused == ""
     if is_without and host is not None and host.token_env and not os.environ.get(host.token_env):
         text = f"{host.token_env} is not set in the environment of this worker: set it for every worker"
-        raise TokenError(text, is_lasting=True)
+        raise GitCommandError(text)
     where = location(url)
     if is_without or host is None or where is None or where.host != host.host:
         return None
-    return token_of(database, host, refused)
+    try:
+        return token_of(database, host, refused)
+    except ServiceError as error:
+        raise GitCommandError(str(error), is_passing=True) from error
 
 
 def read_head(database: Database, host: Host | None, url: str, timeout_s: float) -> str:

@@ -226,30 +226,30 @@ def send_by_smtp(settings: SmtpSettings, message: MailMessage) -> None:
 
 
 def _explained(error: Exception, name: str, settings: SmtpSettings) -> MailError:
-    if isinstance(error, smtplib.SMTPRecipientsRefused):
-        code, reply = next(iter(error.recipients.values()))
-        return MailError(f"{name} refused the recipient: {_reply(code, reply)}", refused=code in _PERMANENT)
     if isinstance(error, smtplib.SMTPResponseException):
-        answer = _reply(error.smtp_code, error.smtp_error)
-        if isinstance(error, smtplib.SMTPDataError):
-            return MailError(f"{name} refused the message: {answer}", refused=error.smtp_code in _PERMANENT)
-        if isinstance(error, smtplib.SMTPAuthenticationError):
+        code, reply = error.smtp_code, error.smtp_error
+    elif isinstance(error, smtplib.SMTPRecipientsRefused):
+        code, reply = next(iter(error.recipients.values()))
+    else:
+        reason = f"{type(error).__name__} {error}"
+        if isinstance(error, smtplib.SMTPNotSupportedError):
+            reason = f"{error} Check mail.smtp.security, which is {settings.security!r}"
+        elif isinstance(error, ssl.SSLError):
+            reason = f"its TLS is not trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
+        return MailError(f"{name} cannot be used: {reason}")
+    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
+    answer, is_permanent = f"{code} {one_line(text)}"[:_MAX_REPLY], code in _PERMANENT
+    match error:
+        case smtplib.SMTPRecipientsRefused():
+            return MailError(f"{name} refused the recipient: {answer}", refused=is_permanent)
+        case smtplib.SMTPDataError():
+            return MailError(f"{name} refused the message: {answer}", refused=is_permanent)
+        case smtplib.SMTPAuthenticationError():
             fix = f"check mail.smtp.username and the variable {settings.password_env}"
             return MailError(f"{name} refused the login ({answer}); {fix}")
-        if isinstance(error, smtplib.SMTPSenderRefused):
+        case smtplib.SMTPSenderRefused():
             return MailError(f"{name} refused the sender {error.sender} ({answer}); check mail.sender")
-        return MailError(f"{name} answered {answer}")
-    reason = f"{type(error).__name__} {error}"
-    if isinstance(error, smtplib.SMTPNotSupportedError):
-        reason = f"{error} Check mail.smtp.security, which is {settings.security!r}"
-    elif isinstance(error, ssl.SSLError):
-        reason = f"its TLS is not trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
-    return MailError(f"{name} cannot be used: {reason}")
-
-
-def _reply(code: int, reply: bytes | str) -> str:
-    text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
-    return f"{code} {one_line(text)}"[:_MAX_REPLY]
+    return MailError(f"{name} answered {answer}")
 
 
 def deliver(
