@@ -1,6 +1,5 @@
 """`runwarden automations`: explains, controls and approves the rules of the configuration."""
 
-import getpass
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -20,7 +19,7 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
 from app.cli.output import Column
-from app.engine.files import author_of
+from app.engine.files import author_of, login
 from app.engine.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, AnswerWord, Decision, Outcome
 
@@ -179,7 +178,7 @@ async def pause(invocation: Invocation, /, *, name: str) -> int:
     rule = _rule(invocation, name)
     async with invocation.state() as state:
         await state.begin_rule(rule.name, fingerprint(rule), datetime.now(UTC))
-        done = await state.pause(rule.name, f"{BY_HAND}{getpass.getuser()}")
+        done = await state.pause(rule.name, f"{BY_HAND}{login()}")
     invocation.output.record({"name": rule.name, "changed": done}, [("paused" if done else "unchanged", rule.name)])
     return Exit.DONE
 

@@ -21,12 +21,13 @@ from app.console.session import FIX_TOAST_S, CoalescedTask, OpenRun, Session, ma
 from app.console.sheets import ChoiceSheet, ConfirmSheet
 from app.console.troubles import UNREADABLE, storage_notice
 from app.engine.events import Event, StateChangedElsewhere
+from app.engine.files import login
 from app.engine.text import safe_block, safe_text
 from app.engine.times import ago, started
 from app.profiles import ConfigError
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, RunFilter
-from storage.records.decision import Decision
+from storage.records.decision import BY_HAND, Decision
 from widgets.automations import COLUMNS, OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
 from widgets.forms.dialog import coloured
 from widgets.forms.facts import TableAndFacts
@@ -244,8 +245,7 @@ class AutomationsScreen(BaseScreen):
         state = self._engine.usable_state()
         paused = (await state.begin_rule(rule.name, fingerprint(rule), self.session.clock())).paused
         if paused is None:
-            login = self._engine.actions.actor.rpartition(":")[2]
-            await state.pause(rule.name, f"by {login}")
+            await state.pause(rule.name, f"{BY_HAND}{login()}")
         else:
             await state.resume(rule.name)
         word = "Paused" if paused is None else "Resumed"
