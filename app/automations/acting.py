@@ -33,11 +33,10 @@ from app.automations.rule import (
     OnRun,
     Rule,
     decide,
-    filled,
     filled_argument,
 )
 from app.engine.engine import Engine
-from app.engine.text import first_line
+from app.engine.text import filled, first_line
 from app.engine.times import rfc3339
 from app.notify.alerts import own_alert
 from app.notify.channels import run_program
@@ -64,7 +63,6 @@ PROPOSALS: Final[Mapping[ActionKind, Rule]] = {
 }
 """The rules that every bot has in addition to the configured ones, by the kind of write."""
 MAX_WAITING: Final = 50
-_NAMES: Final = frozenset(rule.name for rule in PROPOSALS.values())
 
 
 class CannotActError(RunwardenError):
@@ -279,6 +277,7 @@ async def propose(
         CannotActError: Too many proposals are waiting.
     """
     state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
+    names = {rule.name for rule in PROPOSALS.values()}
     manual = manual_occurrence(now, run)
     facts = {**manual.facts, "key": key}
     if isinstance(request, CancelRun):
@@ -289,7 +288,7 @@ async def propose(
     n = 0
     while True:
         occurrence = replace(manual, identity=f"proposed:{digest}:{n}", conversation=conversation, facts=facts)
-        waiting = [proposal for proposal in await state.open_decisions() if proposal.rule in _NAMES]
+        waiting = [proposal for proposal in await state.open_decisions() if proposal.rule in names]
         for proposal in waiting:
             if proposal.occurrence.identity == occurrence.identity:
                 return proposal, False

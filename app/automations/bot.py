@@ -27,13 +27,13 @@ from app.automations.rule import (
     OnRun,
     OnStuck,
     Rule,
-    filled,
     filled_argument,
     fingerprint_of,
 )
 from app.automations.runner import OpenWork, Runner
 from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, StorageFailed
+from app.engine.text import filled
 from app.engine.times import rfc3339
 from app.notify.dispatcher import Dispatcher, Say
 from app.notify.watch import IncidentReader
@@ -56,7 +56,6 @@ FORGET_EVERY: Final = timedelta(days=1)
 RETRY_EVERY_S: Final = 10.0
 """How often to check for messages whose next attempt is due."""
 log = logging.getLogger(__name__)
-_FROM_THE_RULE: Final = "(derived from the rule's name and its trigger)"
 
 
 @dataclass(slots=True)
@@ -136,7 +135,8 @@ class Bot:
         facts = facts_of(rule, decision, self.engine.profile.name)
         match rule.do:
             case DoNotify(route, title, text):
-                return "NOTIFY", route, "\n".join(filter(None, (filled(title or _FROM_THE_RULE, facts), text)))
+                texts = title or "(derived from the rule's name and its trigger)", text
+                return "NOTIFY", route, "\n".join(filled(part, facts) for part in texts if part)
             case DoCommand(argv):
                 return "RUN", shlex.join(filled_argument(argument, facts) for argument in argv), ""
         request = await self._runner.responses.request(rule, decision)
@@ -279,14 +279,11 @@ class Bot:
 
     async def _store_rules(self) -> None:
         """Store the digest of the rules in use, which consoles compare with the file."""
-        rules = rules_of(self.settings.automations, self.engine.profile.name)
-        await self.state.begin_rule(AT_WORK, fingerprint_of(rules), self.engine.clock())
+        await self.state.begin_rule(AT_WORK, fingerprint_of(self._runner.rules), self.engine.clock())
 
     def _on_event(self, event: Event) -> None:
-        if isinstance(event, LinkChanged):
-            state = event.state
-            if state.is_failing:
-                self.say("link_failing", subject=state.subject, message=state.error_message)
+        if isinstance(event, LinkChanged) and event.state.is_failing:
+            self.say("link_failing", subject=event.state.subject, message=event.state.error_message)
         elif isinstance(event, StorageFailed):
             self.say("storage_failed", message=event.message)
         self._woken.set()

@@ -17,7 +17,7 @@ from app.automations.rule import OnHealth, OnRun, OnStuck, OnUnknownAction, Rule
 from app.engine.text import shortened
 from app.engine.times import rfc3339
 from app.health.facts import Incident
-from app.notify.watch import IncidentReader
+from app.notify.watch import RECENT, IncidentReader
 from app.runs.document import as_received
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
@@ -29,12 +29,8 @@ from storage.values import EPOCH
 
 log = logging.getLogger(__name__)
 
-SKEW: Final = timedelta(minutes=5)
-"""The difference up to which two clocks count as equal."""
 LOOK_BACK: Final = timedelta(days=2)
 """Missed times longer ago than this, and than the rule's catch-up window, are not even counted."""
-INCIDENT_RECENT: Final = timedelta(days=2)
-"""How long a past incident may still trigger a rule."""
 MAX_CHANGES: Final = 20_000
 """The most changes of status in one look; if there are more, the oldest are skipped."""
 HISTORY: Final = timedelta(days=31)
@@ -210,7 +206,7 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
                 identity = f"health:{incident.platform}:{incident.start.isoformat()}"
                 # A host that was disconnected while it was down has not recovered.
                 over_at = incident.recovered_at if incident.is_over else None
-                if health == "recovered" and over_at is not None and over_at > seen.now - INCIDENT_RECENT:
+                if health == "recovered" and over_at is not None and over_at > seen.now - RECENT:
                     facts = {"host.platform": incident.platform, "host.status": "recovered"}
                     yield Occurrence(f"{identity}:over", over_at, "", facts)
                 if health == "not ok" and not incident.is_over and incident.lasted >= lasting:

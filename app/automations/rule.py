@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Struct, field
 
-from app.engine.text import as_argument
+from app.engine.text import as_argument, filled
 from app.engine.times import MAX_DURATION, span
 from app.profiles.values import Between, OneOrMore, QuietHours
 from storage.records import ActionKind
@@ -235,16 +235,10 @@ def names_in(text: str) -> list[str]:
     return [name for name in _PLACEHOLDER.findall(text) if "." in name or name in ALWAYS_KNOWN]
 
 
-def filled(text: str, facts: Mapping[str, str]) -> str:
-    """The text with its placeholders filled in one pass, so that braces inside a value stay as they are."""
-    return _PLACEHOLDER.sub(lambda match: facts.get(match[1], match[0]), text)
-
-
 def filled_argument(argument: str, facts: Mapping[str, str]) -> str:
     """A program's argument with its placeholders filled; a value cannot turn it into an option or a file name."""
-    if _PLACEHOLDER.match(argument) is None:
-        return filled(argument, facts)
-    return as_argument(filled(argument, facts))
+    text = filled(argument, facts)
+    return as_argument(text) if _PLACEHOLDER.match(argument) else text
 
 
 def decide(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: datetime) -> Verdict:

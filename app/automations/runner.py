@@ -21,7 +21,7 @@ from app.automations.acting import (
     shown,
 )
 from app.automations.fire_times import upcoming
-from app.automations.occurrences import SKEW, Observer, Seen, changed_since, due, occurrences
+from app.automations.occurrences import Observer, Seen, changed_since, due, occurrences
 from app.automations.rule import (
     DoCommand,
     DoNotify,
@@ -39,6 +39,7 @@ from app.automations.rule import (
 )
 from app.engine.text import plural
 from app.engine.times import rfc3339
+from app.notify.watch import SKEW
 from storage.errors import StorageError
 from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome, RuleHistory, RuleState, Verdict
 from storage.state import State

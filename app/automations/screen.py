@@ -97,8 +97,7 @@ class AutomationsScreen(BaseScreen):
 
     @property
     def _rule(self) -> Rule | None:
-        name, automations = self.bookmark, self._automations
-        return next((rule for rule in automations.rules if rule.name == name), None) if automations else None
+        return self._automations.rules.get(self.bookmark) if self._automations else None
 
     def on_mount(self) -> None:
         self._explain()

@@ -81,7 +81,7 @@ def _stamp(file: Path | None) -> tuple[int, int] | None:
 class Automations(Struct, frozen=True):
     """The rules of one profile, and the pending approvals."""
 
-    rules: tuple[Rule, ...]
+    rules: Mapping[str, Rule]
     views: tuple[RuleView, ...]
     waiting: tuple[Decision, ...]
     """The decisions that wait for approval, oldest first."""
@@ -149,7 +149,9 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
     elif is_outdated:
         badge, hint = OUTDATED, f"kill -HUP {bot}"
     status = Status(badge, safe_text(hint), len(waiting))
-    return Automations(rules, tuple(views), waiting, status if views or waiting or is_outdated else None)
+    return Automations(
+        {rule.name: rule for rule in rules}, tuple(views), waiting, status if views or waiting or is_outdated else None
+    )
 
 
 def view_of(

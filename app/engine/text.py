@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from unicodedata import category
 
@@ -145,6 +145,11 @@ def csv_cell(value: object) -> str:
         return str(value)
     text = str(safe_text(str(value), limit=_MAX_CELL))
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """Return the text with its placeholders filled in one pass; unknown ones, and braces inside a value, stay."""
+    return re.sub(r"\{([\w.]+)\}", lambda match: values.get(match[1], match[0]), text)
 
 
 def as_argument(text: str) -> str:

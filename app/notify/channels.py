@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -21,7 +20,7 @@ from msgspec import Struct, field
 
 from app.api.network import Network
 from app.engine.processes import end_group, started, within
-from app.engine.text import SafeText, as_argument, safe_text
+from app.engine.text import SafeText, as_argument, filled, safe_text
 from app.profiles import NotifyRoute, NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE, Markup
 from app.version import how_to_add
@@ -50,7 +49,6 @@ NO_DESKTOP = (
 OFF: Final = "The channels of [notify] are off: set notify.desktop or notify.command, or add a route."
 ROUTE_DEADLINE_S: Final = 30.0
 """The time for all addresses of a route together."""
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _TYPES: Final = {"information": "info", "warning": "warning", "error": "failure"}
 _MAX_TEXT: Final = 600
 NO_APPRISE: Final = f"Apprise is not installed. Install it {how_to_add('notify')}."
@@ -120,11 +118,6 @@ async def run_program(
     return f"{name} ended with {process.returncode}: {safe_text(last, limit=120) or 'it said nothing'}."
 
 
-def fill(text: str, values: Mapping[str, str]) -> str:
-    """Fill in the placeholders in one pass. Unknown placeholders and braces inside values stay as they are."""
-    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
-
-
 class Channels(Struct, frozen=True):
     """The channels of this machine that the user chose."""
 
@@ -155,7 +148,7 @@ class Channels(Struct, frozen=True):
                 # Foreign text must not be taken for an option or a file name.
                 values = {**dict.fromkeys(FACTS, ""), **text.values, "title": text.title, "body": text.body}
                 safe = {name: as_argument(safe_text(value, limit=_VALUE_LIMIT)) for name, value in values.items()}
-                troubles.append(await run_program([fill(argument, safe) for argument in self.command]))
+                troubles.append(await run_program([filled(argument, safe) for argument in self.command]))
         return tuple(dict.fromkeys(trouble for trouble in troubles if trouble is not None))
 
 
@@ -230,7 +223,7 @@ def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
     if route.urls_file is not None:
         file = route.urls_file
         try:
-            if file.stat().st_mode & _OTHERS:
+            if file.stat().st_mode & 0o077:
                 raise RouteError(f"Others may read {file}, which holds secrets: chmod 600 {file}")
             lines = map(str.strip, file.read_text(encoding="utf-8").splitlines())
         except (OSError, UnicodeDecodeError) as error:
@@ -301,4 +294,4 @@ def rendered(
     command = " · {command_line} notify ack {id}" if is_repeated and not route.text else ""
     title = route.title or "{title}"
     text = f"{route.text or '{body}'}{command}{number}"
-    return fill(title, values), fill(text, values)
+    return filled(title, values), filled(text, values)

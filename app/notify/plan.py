@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Final, Literal
 
@@ -18,6 +18,7 @@ from app.profiles.settings import DEFAULT_ROUTE
 from app.profiles.values import MAX_WAIT
 from storage.records.alert import Alert, Message, MessagePhase, Plan, ReportedProblem, Settled
 from storage.records.inbox import Mark
+from storage.values import EPOCH
 
 ENDING: Final = frozenset({"failed", "host", "stuck", "action", "link", "job"})
 """Kinds of alerts about problems, which are over at some point. All other alerts are about single events."""
@@ -34,7 +35,6 @@ OVER: Final = {
 }
 BEGAN: Final = "began_at"
 """The fact with the start of a reported problem (RFC 3339)."""
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class Situation(Struct, frozen=True):
@@ -86,7 +86,7 @@ class Situation(Struct, frozen=True):
     def is_acknowledged(self, problem: ReportedProblem) -> bool:
         """Whether every reported event of the problem was marked as done."""
         # A stuck run or a write is one event; a repository can fail again and again.
-        since = _LONG_AGO if problem.kind in {"stuck", "action"} else problem.newest_at
+        since = EPOCH if problem.kind in {"stuck", "action"} else problem.newest_at
         return any(mark.done_until is not None and mark.done_until >= since for mark in self.marks_on(problem))
 
     def marks_on(self, subject: Alert | ReportedProblem) -> list[Mark]:

@@ -27,9 +27,9 @@ from storage.state import State
 from storage.values import EPOCH
 
 RECENT: Final = timedelta(days=2)
-"""How long after an incident its recovery may still be reported."""
+"""How long after an incident its recovery may still be reported, or trigger a rule."""
 SKEW: Final = timedelta(minutes=5)
-"""How far the service's clock may be behind ours before a new event counts as old."""
+"""The difference up to which two clocks count as equal."""
 ONE_BY_ONE: Final = 3
 """More alerts of one kind than this are combined into one."""
 WHOLE: Final = timedelta(days=40)
@@ -114,9 +114,8 @@ class Watch:
         self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
         keys = [key for state in await self._states(now) for key in (state.key, *state.after)]
-        self._reported = set()
-        if self.state is not None:
-            self._reported |= await self.state.reported_alerts(keys, apart=bool(self.notify.rules))
+        state, apart = self.state, bool(self.notify.rules)
+        self._reported = set() if state is None else set(await state.reported_alerts(keys, apart=apart))
         self._file = file
 
     async def read_news(self) -> News:

@@ -214,7 +214,7 @@ class OnboardingScreen(Screen[str | None]):
             self._field(origin).display = origin == self._origin
         variable = self._field("variable").value
         is_set = f"{variable} is set." if variable in self._variables else f"{variable} is not set here."
-        self._field("variable").say(safe_text(f"{is_set} {ORIGINS['variable'].hint}"))
+        self._field("variable").say(f"{is_set} {ORIGINS['variable'].hint}")
 
     async def _check(self, new: Profile) -> None:
         refused = await check(new)
@@ -259,7 +259,7 @@ class OnboardingScreen(Screen[str | None]):
             field = self._field(key)
             if everywhere:
                 field.insist()
-            field.complain(safe_text(problem) if problem and field.touched else None)
+            field.complain((problem or None) if field.touched else None)
             first = first or (field if problem else None)
         if everywhere and first is not None:
             first.take_focus()

@@ -19,6 +19,7 @@ from tests.console.conftest import Disk, Hasty, Scene, Staged
 
 Configured = Callable[[str], Changed]
 TIMED = '[[automations]]\nname = "nightly"\non = { schedule = "0 3 * * *" }\ndo = { command = ["echo", "{date}"] }\n'
+NOTE = '[[automations]]\nname = "note"\non = { every = "1d" }\ndo = { notify = "default", text = "note of {date}" }\n'
 HOSTILE = "\x1b[2J[/nope]\u202e"
 RUN = {"run_id": "run_01JX0003", "run_status": "failed", "run_repository": "acme/api"}
 
@@ -249,7 +250,7 @@ async def test_a_proposal_waits_without_any_automation(staged: Staged, configure
 
 async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Staged, configured: Configured) -> None:
     """The rule runs within its limits, and its outcome is shown and journalled."""
-    async with staged(toasts=True, changed=configured(f"{ONE}\n{TIMED}")) as scene:
+    async with staged(toasts=True, changed=configured(f"{ONE}\n{TIMED}\n{NOTE}")) as scene:
         await scene.press("5", "j", "S")
         await scene.shows("RUN echo 2026-05-01")
         await scene.press("enter")
@@ -266,6 +267,9 @@ async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Stage
         await scene.shows("Find out why, and fix it.")
         await scene.press("ctrl+s")
         assert [outcome for outcome, _ in await outcomes(scene)] == ["waiting"]
+
+        await scene.press("j", "j", "S")
+        await scene.shows("NOTIFY default", "note of 2026-05-01")
 
 
 async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:
