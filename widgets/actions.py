@@ -55,7 +55,6 @@ class ActivityEntry(Struct, frozen=True):
 
     @property
     def run_id(self) -> str | None:
-        """The run that the write created or continued, or None."""
         return self.source.result_id or (self.source.subject if self.source.kind == "run.continue" else None)
 
     def cells(self, now: datetime) -> TableLine:

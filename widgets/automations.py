@@ -80,10 +80,6 @@ class RuleView(Struct, frozen=True):
         is_same = self.since is not None and decision.decided_at >= self.since
         return (is_same and self.on_run) or "acted on"
 
-    @property
-    def name(self) -> SafeText:
-        return safe_text(self.key, limit=100)
-
     def cells(self, now: datetime) -> TableLine:
         badge = MODES[self.mode]
         upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None
@@ -91,13 +87,13 @@ class RuleView(Struct, frozen=True):
         badges = [OUTCOMES[decision.outcome] for decision in reversed(self.journal[:STRIP])]
         strip = [*[_NO_RESULT] * STRIP, *((safe_text(result.glyph), result.tone) for result in badges)][-STRIP:]
         state: TonedText = (safe_text(badge.text), badge.tone)
-        return state, (self.name, "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
+        return state, (safe_text(self.key, limit=100), "plain"), (self.sentence, "quiet"), (coming, "plain"), *strip
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         badge = MODES[self.mode]
         off = "; press E and set enabled = true"
         why = {"on": "", "paused": f" {self.paused}; press P to resume", "off": off}[self.mode]
-        yield "automation", (self.name, "plain")
+        yield "automation", (safe_text(self.key, limit=100), "plain")
         yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
         if self.waiting:
             yield "approval", (safe_text(f"! {self.waiting} to approve or reject: press V"), "warn")

@@ -150,7 +150,7 @@ class HeaderBar(ClickableLine):
         self.tick()
 
     def tick(self) -> None:
-        """Repaint if an age changed."""
+        """Repaint if the line changed."""
         # `==` compares only text: a host that merely turns grey would not be repainted.
         if not super().render().is_same(self._shown):
             self.refresh()

@@ -198,5 +198,4 @@ class ImportBar(Vertical):
         self._progress.update(Content.assemble(*bar, f" {done:,} of {of:,}  ", safe_text(text)))
 
     def say(self, text: str, tone: Tone) -> None:
-        """Show a message in place of the progress."""
         self._progress.update(Content.styled(safe_text(text), STYLES[tone]))

@@ -26,10 +26,10 @@ from app.health.facts import is_down
 from app.profiles import Profile
 from app.runs.query import parse
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for
-from app.runs.screen_views import TableQuery, chosen_order, problem_texts
+from app.runs.screen_views import TableQuery, problem_texts
 from storage.cache.merged import MergedCaches
 from storage.errors import StorageError
-from storage.records import FIELD_BY_NAME
+from storage.records import RunRow
 from storage.records.run import split_row_id
 from widgets.forms.inputs import LineInput
 from widgets.frame import Notice, PollTiming, Vitals, freshness
@@ -243,13 +243,13 @@ class AllProfilesScreen(RunActions):
 
     @on(RunTable.Chosen)
     def _run_chosen(self, message: RunTable.Chosen) -> None:
-        profile, run_id = split_row_id(message.run_id)
-        self.post_message(OpenRun(run_id, profile))
+        if isinstance(message.entry, RunRow):
+            profile, run_id = split_row_id(message.entry.run_id)
+            self.post_message(OpenRun(run_id, profile))
 
     @on(RunTable.SortRequested)
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
-        if message.column in FIELD_BY_NAME:
-            self._show(replace(self._query, sort=chosen_order(message.column, self._query.sort)))
+        self._show(replace(self._query, sort=message.sort))
 
     # Search
 

@@ -1,6 +1,6 @@
 """The Runs screen: urgent items, the query, the table of matching runs, and the run under the cursor."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -14,7 +14,7 @@ from textual.widgets import Input
 from app.console.session import GoToTab, OpenRun, Session
 from app.console.troubles import UNREADABLE
 from app.engine.text import safe_text
-from app.runs.query import KeyName, QueryProblem, listed, parse, suggestions
+from app.runs.query import KeyName, listed, parse, suggestions
 from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine
 from app.runs.screen_loader import RunsLoader
 from app.runs.screen_older import OlderRuns
@@ -23,15 +23,14 @@ from app.runs.screen_views import (
     PreferencesWriter,
     TableQuery,
     View,
-    chosen_order,
     first_query,
     named,
     problem_texts,
     replaced,
     views_of,
 )
-from storage.records import FIELD_BY_NAME, Action
-from storage.records.query import GROUPINGS, Grouping
+from storage.records import Action, RunRow
+from storage.records.query import GROUPINGS, Grouping, RunGroup
 from widgets.frame import Notice
 from widgets.inbox import NeedsYou
 from widgets.kit import hidden, unkeyed
@@ -141,9 +140,6 @@ class RunsScreen(RunActions):
     def views(self) -> tuple[View, ...]:
         return views_of(self.session.settings.views, self.preferences.now.views)
 
-    def _problems(self) -> Sequence[QueryProblem]:
-        return self.table_query.problems(self.session.run_now(), self.loader.statuses)
-
     def go_to(self, target: str) -> None:
         """Show the runs that match a line, in the view that has it or among all runs."""
         if (view := next((view for view in self.views if view.query.split() == target.split()), None)) is not None:
@@ -231,17 +227,18 @@ class RunsScreen(RunActions):
             self.refresh_bindings()  # Row keys may have been disabled while the rows were replaced.
 
     @on(RunTable.Chosen)
-    def _run_chosen(self, message: RunTable.Chosen) -> None:
-        self.post_message(OpenRun(message.run_id))
-
-    @on(RunTable.GapChosen)
-    def _gap_chosen(self, message: RunTable.GapChosen) -> None:
-        self.older_runs.fetch(message.gap or self.older_runs.below)
+    def _chosen(self, message: RunTable.Chosen) -> None:
+        match message.entry:
+            case RunRow(run_id=run_id):
+                self.post_message(OpenRun(run_id))
+            case RunGroup() as group:
+                self._fold(group)
+            case gap:
+                self.older_runs.fetch(gap or self.older_runs.below)
 
     @on(RunTable.SortRequested)
     def _sort_requested(self, message: RunTable.SortRequested) -> None:
-        if message.column in FIELD_BY_NAME:
-            self.table_query = replace(self.table_query, sort=chosen_order(message.column, self.table_query.sort))
+        self.table_query = replace(self.table_query, sort=message.sort)
 
     @on(RunTable.Marked)
     def _marked(self) -> None:
@@ -300,12 +297,11 @@ class RunsScreen(RunActions):
 
     def action_fold(self) -> None:
         if (group := self.table.window.group_at(self.table.cursor)) is not None:
-            self._fold(RunTable.GroupToggled(group.name))
+            self._fold(group)
 
-    @on(RunTable.GroupToggled)
-    def _fold(self, message: RunTable.GroupToggled) -> None:
+    def _fold(self, group: RunGroup) -> None:
         if (grouping := self.table_query.grouping) is not None:
-            grouping = replace(grouping, others=grouping.others ^ {message.name})
+            grouping = replace(grouping, others=grouping.others ^ {group.name})
             self.table_query = replace(self.table_query, grouping=grouping)
 
     def action_fold_all(self) -> None:
@@ -443,7 +439,7 @@ class RunsScreen(RunActions):
         from app.runs.screen_pickers import ViewSaver
 
         self.set_line(self.table_query.line.strip())  # Interpret the line as a finished one, not as one being typed.
-        if problems := self._problems():
+        if problems := self.table_query.problems(self.session.run_now(), self.loader.statuses):
             self.session.notify(f"Not saved: {problems[0]}", severity="warning")
             return
         if (view := await self.app.push_screen_wait(ViewSaver(self.table_query, self.views))) is not None:
@@ -488,7 +484,7 @@ class RunsScreen(RunActions):
 
     def _show_remark(self) -> None:
         count, cap = len(self.table.marks), self.session.settings.console.send_cap
-        if problems := self._problems():
+        if problems := self.table_query.problems(self.session.run_now(), self.loader.statuses):
             self.bar.remark = tuple(problem_texts(problems[0])), "bad"
         elif count:
             keys = " · c continue · T retry · f follow · X cancel · esc unmark" if self.app.size.width >= WIDE else ""

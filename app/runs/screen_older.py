@@ -117,7 +117,7 @@ class OlderRuns:
 
         self._began = engine.backfill.progress.done_runs
         self._came = 0
-        self._changed()
+        self._screen.post_message(self.Changed())
         try:
             while True:
                 try:
@@ -128,10 +128,7 @@ class OlderRuns:
                     await self._wait(error.retry_after_s or WAIT_S)
         finally:
             self._worker = self._waits_until = None
-            self._changed()
-
-    def _changed(self) -> None:
-        self._screen.post_message(self.Changed())
+            self._screen.post_message(self.Changed())
 
     async def _ask_with_filter(self, engine: "Engine") -> None:
         """Fetch runs that match the query until some arrive or the service has no more."""
@@ -143,7 +140,7 @@ class OlderRuns:
         self._filtered = None  # A request that failed or was stopped cannot be continued.
         async for count in counts:
             self._came += count
-            self._changed()
+            self._screen.post_message(self.Changed())
             if count:
                 self._filtered = query, gap, counts
                 return
@@ -158,11 +155,11 @@ class OlderRuns:
                 has_more = await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
             except RateLimitedError as error:
                 await self._wait(error.retry_after_s or WAIT_S)
-            self._changed()
+            self._screen.post_message(self.Changed())
 
     async def _wait(self, wait_s: float) -> None:
         self._waits_until = self._session.clock() + timedelta(seconds=wait_s)
-        self._changed()
+        self._screen.post_message(self.Changed())
         await asyncio.sleep(wait_s)
         self._waits_until = None
 

@@ -17,14 +17,14 @@ from app.engine.text import safe_text
 from app.engine.times import INSTANT, local_moment, stamp
 from app.profiles import ViewSettings
 from app.runs.query import KeyName, parse, written_order
-from app.runs.screen_views import TableQuery, View, chosen_order, limit_in
+from app.runs.screen_views import TableQuery, View, limit_in
 from storage.records import SORTABLE, STATUS_ORDER, RunFilter, RunRow, RunSort
 from widgets.forms.inputs import LineInput
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, run_badge
 from widgets.kit.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList, fuzzy
 from widgets.runs.columns import COLUMN_BY_KEY, FROZEN, SPARED, ColumnChoice
-from widgets.runs.table import RunTable
+from widgets.runs.table import RunTable, chosen_order
 
 if TYPE_CHECKING:
     from storage.cache.cache import Cache

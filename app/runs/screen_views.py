@@ -166,7 +166,7 @@ class PreferencesWriter:
         self._writer = CoalescedTask(self._write, screen.run_worker)
 
     def change(self, change: PreferenceChange, note: str = "") -> None:
-        """Change the preferences at once and save them soon; `said` is shown once they are saved."""
+        """Change the preferences at once and save them soon; `note` is shown once they are saved."""
         before, self.now = self.now, change(self.now)
         self._has_failed = self._has_failed and not note
         if note or self.now != before:
@@ -316,13 +316,6 @@ class TableQuery(Struct, frozen=True):
         excluded = (status for status in query.filter.not_statuses if closest(status.casefold(), known))
         unknown = [status for status in (*query.filter.statuses, *excluded) if status not in known]
         return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
-
-
-def chosen_order(column: str, before: RunSort) -> RunSort:
-    """The order after choosing a column; choosing the current one reverses it."""
-    if column == before.column:
-        return RunSort(column, not before.descending)
-    return RunSort(column, FIELD_BY_NAME[column].begins_descending)
 
 
 def named(views: Iterable[View], name: str) -> View:

@@ -92,7 +92,6 @@ class CursorView(ScrollView, can_focus=True):
 
     @property
     def page(self) -> int:
-        """The number of rows that fit."""
         return max(1, self.scrollable_content_region.height - HEADER)
 
     @property

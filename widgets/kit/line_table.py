@@ -102,12 +102,10 @@ class LineTable(CursorView, Generic[T]):
         self.refresh()
 
     def seek(self, key: str) -> None:
-        """Put the cursor on the item with this key, if there is one."""
         if (index := next((index for index, item in enumerate(self.items) if item.key == key), None)) is not None:
             self.put_cursor(index)
 
     def tick(self, now: datetime) -> None:
-        """Move the clock and repaint the lines that changed."""
         self.now = now
         for index in self.visible_rows:
             if self._painted.get(index) != self.items[index].cells(now):

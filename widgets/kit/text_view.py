@@ -112,7 +112,6 @@ class TextView(CursorView):
     # Scrolling and selection
 
     def resize_to(self, total: int) -> None:
-        """Make room for this many lines."""
         self.total = total
         self.cursor = min(self.cursor, max(0, total - 1))
         self.virtual_size = Size(0, total + HEADER)
@@ -163,14 +162,12 @@ class TextView(CursorView):
         return strip
 
     def lit(self, pieces: Sequence[TextPiece]) -> Sequence[TextPiece]:
-        """The pieces with the matches highlighted."""
         if self.sought is None:
             return pieces
         spans = [match.span() for match in self.sought.finditer("".join(piece.text for piece in pieces))]
         return overlay(pieces, spans, "match") if spans else pieces
 
     def style(self, tone: str, ground: str) -> Style:
-        """The style of a colour on a background."""
         if (cached := self._styles.get((tone, ground))) is None:
             own = self.get_component_rich_style(f"text-view--{tone}")
             cached = self.rich_style + Style(color=own.color, bold=own.bold or None, italic=own.italic or None)

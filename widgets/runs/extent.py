@@ -102,7 +102,6 @@ class ExtentLine(Struct, frozen=True):
         return _quiet("fetching ") + timed, timed, bar
 
     def _complete(self) -> Iterator[str]:
-        """The complete part, in full and then in shorter forms."""
         coverage = self.extent.history.coverage
         since, until_at = self._since, coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
         # Empty: up to now.
@@ -124,7 +123,6 @@ class ExtentLine(Struct, frozen=True):
 
     @property
     def _since(self) -> str | None:
-        """The time since which nothing is missing; None if unknown."""
         since = self.extent.history.coverage.complete_since
         return None if since is None else clock_time(since, self.now)
 

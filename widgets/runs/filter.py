@@ -63,7 +63,6 @@ class ViewBar(ClickableLine):
 
     @property
     def full_width(self) -> int:
-        """Cells that all views take."""
         return _width(self._contents(counts=True)) + len(NEW) + 1
 
     def parts(self) -> Iterator[Content]:

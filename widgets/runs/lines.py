@@ -47,7 +47,6 @@ class TableRenderer(Struct, frozen=True):
 
     @classmethod
     def of(cls, widget: Widget) -> Self:
-        """Look up the widget's current styles."""
         styles = {part: widget.get_component_rich_style(f"run-table--{part}") for part in PARTS}
         # Without their backgrounds: the cursor line's must show.
         for part in (*STYLES, "mark", "found"):

@@ -20,7 +20,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from app.engine.text import SafeText
-from storage.records import CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
+from storage.records import FIELD_BY_NAME, CoverageGap, RunFilter, RunRow, RunSort, RunWindow, WindowRequest
 from storage.records.query import Grouping, RunGroup
 from widgets.kit import hidden
 from widgets.kit.cursor_view import HEADER, CursorView
@@ -101,6 +101,13 @@ class Position(Struct, frozen=True):
         return self.cursor + window.shift if is_at_gap or self.cursor == before.total else self.cursor
 
 
+def chosen_order(column: str, before: RunSort) -> RunSort:
+    """The order after choosing a column; choosing the current one reverses it."""
+    if column == before.column:
+        return RunSort(column, not before.descending)
+    return RunSort(column, FIELD_BY_NAME[column].begins_descending)
+
+
 class LatestMessage(Message):
     """A message that replaces earlier ones of its kind."""
 
@@ -131,28 +138,16 @@ class RunTable(CursorView, can_focus=True):
 
     @dataclass
     class Chosen(Message):
-        """A run was opened, with enter or a double click."""
+        """A run, a line for missing runs or the head of a group was opened, with enter or the mouse."""
 
-        run_id: str
-
-    @dataclass
-    class GapChosen(Message):
-        """A line for missing runs was opened, with enter or a click."""
-
-        gap: CoverageGap | None
-        """None: the line below the last run."""
-
-    @dataclass
-    class GroupToggled(Message):
-        """The head of a group was opened, with enter or a click: fold or unfold it."""
-
-        name: str
+        entry: RunRow | CoverageGap | RunGroup | None
+        """None: the line for missing runs below the last run."""
 
     @dataclass
     class SortRequested(Message):
         """A column's title was clicked."""
 
-        column: str
+        sort: RunSort
 
     class Marked(Message):
         """The marks changed."""
@@ -320,7 +315,6 @@ class RunTable(CursorView, can_focus=True):
 
     @property
     def _holds_cursor(self) -> bool:
-        """Whether the line under the cursor is loaded."""
         at, window = self.cursor, self.window
         return at >= window.total or bool(window.row(at) or window.gap(at) or window.head(at))
 
@@ -453,11 +447,9 @@ class RunTable(CursorView, can_focus=True):
 
     def action_choose(self) -> None:
         if self.is_at_gap:
-            self.post_message(self.GapChosen(self.window.gap(self.cursor)))
-        elif self.group is not None:
-            self.post_message(self.GroupToggled(self.group.name))
-        elif self.row is not None:
-            self.post_message(self.Chosen(self.row.run_id))
+            self.post_message(self.Chosen(self.window.gap(self.cursor)))
+        elif (entry := self.group or self.row) is not None:
+            self.post_message(self.Chosen(entry))
 
     def action_mark(self) -> None:
         """Mark or unmark the run under the cursor, and move on to the next one."""
@@ -483,8 +475,8 @@ class RunTable(CursorView, can_focus=True):
             placed = layout.at(event.x if event.x < layout.frozen_width else event.x + self.scroll_offset.x)
             if self._unseen and event.x >= self.scrollable_content_region.width - len(unseen_note(self._unseen)) - 1:
                 self.action_first()
-            elif placed is not None:
-                self.post_message(self.SortRequested(placed.column.title))
+            elif placed is not None and placed.column.title in FIELD_BY_NAME:
+                self.post_message(self.SortRequested(chosen_order(placed.column.title, self.sort)))
             return
         index = self.row_at(event.y - HEADER)
         if index >= self.total or self.is_replacing:

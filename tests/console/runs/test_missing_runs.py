@@ -14,7 +14,7 @@ from tests.console.quiet import strips
 from tests.console.scenes import TOKEN_VARIABLE, settings_for
 from tests.lab import Lab
 from tests.waiting import until
-from widgets.runs.table import RunTable
+from widgets.runs.table import RunTable, chosen_order
 
 HELD = 20
 """How many runs the first refresh of a `begun` console reads."""
@@ -131,7 +131,7 @@ async def test_a_gap_is_a_line_between_its_neighbours(begun: Staged, board: Lab)
         await scene.sync()
         found = []
         for column in ("branch", "started", "started", "started"):
-            scene.table.post_message(RunTable.SortRequested(column))
+            scene.table.post_message(RunTable.SortRequested(chosen_order(column, scene.table.sort)))
             await scene.settle()
             found.append(len(scene.table.window.gaps))
         assert found == [0, 1, 1, 1]
