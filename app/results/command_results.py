@@ -342,8 +342,8 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
             forms = ("lines",)
         is_whole = options["everything"] or is_shown or not is_table
         about = engine, invocation.output, run.run_id, number
-        drawn = partial(StepLines, "--all shows them", whole=is_whole)
-        readers = [LogReader(*about, form, drawn(), None if is_table else emit) for form in forms]
+        steps_of = partial(StepLines, "--all shows them", invocation.output.colour, is_whole)
+        readers = [LogReader(*about, form, steps_of(), None if is_table else emit) for form in forms]
         try:
             chunk, *more = [await reader.print(offset, follows=options["follow"]) for reader in readers]
         except asyncio.CancelledError:
@@ -378,7 +378,7 @@ class LogReader:
     run_id: str
     turn: int
     form: LogForm
-    drawn: StepLines
+    steps: StepLines
     """Its `whole` is also whether long lines are cut."""
     emit: Callable[[str, Document], None] | None
     """Takes a `step` or the `text` of a line. None: they are printed for people."""
@@ -436,17 +436,17 @@ class LogReader:
             if self.emit:
                 self.emit("step", asdict(step) | {"at": rfc3339(step.at)})
                 continue
-            for line in self.drawn.of(step):
-                self.output.print(line.drawn(colour=self.output.colour))
+            for line in self.steps.of(step):
+                self.output.print(line)
         *raw_lines, self._rest = (self._rest + chunk.data).split(b"\n")
-        if len(self._rest) > (NO_LIMIT if self.drawn.whole else MAX_LINE):
+        if len(self._rest) > (NO_LIMIT if self.steps.whole else MAX_LINE):
             raw_lines.append(self._rest)
             self._rest = b""
         for raw in raw_lines:
             self._line(raw)
 
     def _line(self, raw: bytes) -> None:
-        limit = NO_LIMIT if self.drawn.whole else MAX_SHOWN
+        limit = NO_LIMIT if self.steps.whole else MAX_SHOWN
         colour = self.output.colour and self.emit is None
         line = safe_log_line(raw.decode("utf-8", "replace"), limit=limit, colour=colour)
         if self.emit:

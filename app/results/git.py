@@ -87,9 +87,7 @@ class Git(Struct, frozen=True):
             GitError: It failed; `TooLargeError`: its output is larger than `most` bytes.
         """
         argv = ["git", *_NEITHER, f"--git-dir={git_dir}", *arguments]
-        return await self._run(
-            argv, reading(self.network.env), git_dir, stdin, self.most_bytes if most is None else most
-        )
+        return await self._run(argv, reading(self.network.env), git_dir, stdin, most or self.most_bytes)
 
     async def fetch(self, git_dir: Path, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run a command that reaches a remote repository, with the person's configuration, but without any question.
@@ -102,7 +100,7 @@ class Git(Struct, frozen=True):
             command = ["git", f"--git-dir={git_dir}", "config", "--default", "ssh", "--get", "core.sshCommand"]
             own = environment.get("GIT_SSH_COMMAND")
             if not own:
-                own = (await self._run(command, environment, git_dir, b"", _CHUNK)).decode(errors="replace").strip()
+                own = (await self._run(command, environment, git_dir)).decode(errors="replace").strip()
             environment["GIT_SSH_COMMAND"] = f"{own or 'ssh'} {_SSH}"
         argv = ["git", *_FETCHING, f"--git-dir={git_dir}", *arguments]
         return await self._run(argv, environment, git_dir, stdin, self.most_bytes)
@@ -113,23 +111,18 @@ class Git(Struct, frozen=True):
         Raises:
             GitError: It failed.
         """
-        version = (await self._run(["git", "version"], reading(self.network.env), folder, b"", _CHUNK)).decode(
-            errors="replace"
-        )
+        output = await self._run(["git", "version"], reading(self.network.env), folder)
+        version = output.decode(errors="replace").strip()
         parts = re.search(r"(\d+)\.(\d+)", version)
         if parts and (int(parts[1]), int(parts[2])) < _OLDEST:
-            raise GitError(
-                f"{safe_text(version.strip())} would run filters of the checkout: git 2.31 or newer is needed."
-            )
-        environment = await asyncio.to_thread(fetching, self.network) | {
-            "GIT_LFS_SKIP_SMUDGE": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
-        }
+            raise GitError(f"{safe_text(version)} would run filters of the checkout: git 2.31 or newer is needed.")
+        environment = await asyncio.to_thread(fetching, self.network)
+        environment |= {"GIT_LFS_SKIP_SMUDGE": "1", "GIT_OPTIONAL_LOCKS": "0"}
         start = ["git", *_FETCHING, "-C", str(folder)]
         # Fails if no filter is configured.
         with suppress(GitError):
             listing = [*start, "config", "--null", "--name-only", "--get-regexp", r"^filter\."]
-            names = (await self._run(listing, environment, folder, b"", _CHUNK)).decode(errors="surrogateescape")
+            names = (await self._run(listing, environment, folder)).decode(errors="surrogateescape")
             # Each filter is turned off by variables; not by `-c`, as its name may hold an equals sign.
             drivers = sorted({key.rpartition(".")[0] for key in names.split("\0") if key})
             off = {"smudge": "", "clean": "", "process": "", "required": "false"}
@@ -140,7 +133,9 @@ class Git(Struct, frozen=True):
                 environment |= {f"GIT_CONFIG_KEY_{index}": key, f"GIT_CONFIG_VALUE_{index}": value}
         return await self._run([*start, *arguments], environment, folder, stdin, self.most_bytes)
 
-    async def _run(self, argv: Sequence[str], env: Mapping[str, str], folder: Path, stdin: bytes, most: int) -> bytes:
+    async def _run(
+        self, argv: Sequence[str], env: Mapping[str, str], folder: Path, stdin: bytes = b"", most: int = _CHUNK
+    ) -> bytes:
         try:
             process = await started(
                 *argv,
@@ -183,27 +178,16 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes, quiet_s: floa
         TooLargeError: It wrote too much, and was killed.
     """
     assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both pipes were requested above
+    out, err = bytearray(), bytearray()
     async with asyncio.timeout(quiet_s) as patience:
 
-        async def piece(stream: asyncio.StreamReader) -> bytes:
-            chunk = await stream.read(_CHUNK)
-            patience.reschedule(asyncio.get_running_loop().time() + quiet_s)
-            return chunk
-
-        async def whole(stream: asyncio.StreamReader) -> bytearray:
-            out = bytearray()
-            while chunk := await piece(stream):
-                out += chunk
+        async def receive(stream: asyncio.StreamReader, into: bytearray) -> None:
+            while len(out) <= most and (chunk := await stream.read(_CHUNK)):
+                patience.reschedule(asyncio.get_running_loop().time() + quiet_s)
+                into += chunk
+                del err[:-_CHUNK]
                 if len(out) > most:
                     signal_group(process, signal.SIGKILL)
-                    break
-            return out
-
-        async def end(stream: asyncio.StreamReader) -> bytes:
-            tail = b""
-            while chunk := await piece(stream):
-                tail = (tail + chunk)[-_CHUNK:]
-            return tail
 
         async def feed() -> None:
             if process.stdin is not None:
@@ -212,11 +196,11 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes, quiet_s: floa
                     await process.stdin.drain()
                 process.stdin.close()
 
-        out, err, _ = await asyncio.gather(whole(process.stdout), end(process.stderr), feed())
+        await asyncio.gather(receive(process.stdout, out), receive(process.stderr, err), feed())
         await process.wait()
     if len(out) > most:
         raise TooLargeError(bytes(out[:most]))
-    return bytes(out), err
+    return bytes(out), bytes(err)
 
 
 def fetching(network: Network) -> dict[str, str]:

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -27,10 +26,9 @@ from app.profiles import RepositoryAddress
 from app.profiles.load import address_of
 from app.results.diff import Patch
 from app.results.git import Git, GitError, TooLargeError
-from app.results.review import findings
 from app.results.service import pull_number
 from storage.records import Repository, RunDetail
-from storage.records.results import SUBMODULE_MODE, Change, ChangedFile, Review, Turn
+from storage.records.results import SUBMODULE_MODE, Change, ChangedFile, Turn
 
 TRAILER: Final = "Runwarden-Run"
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -39,6 +37,8 @@ _NOT_A_BRANCH: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.l
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 _MAX_COMMITS: Final = 2_000
 _MAX_PATCH: Final = 64 << 20
+MAX_FILE: Final = 8 << 20
+"""Bytes of a file that is shown."""
 _MAX_PACKS: Final = 50
 """Each fetch leaves one, and each makes every later reading a little slower."""
 _UNTOUCHED_S: Final = 3_600.0
@@ -220,7 +220,7 @@ class Mirror:
         if blob is None:
             raise GitError(f"Commit {commit[:10]} has no file {name}.")
         await self._bring_contents([blob.encode()])
-        text = await self.blob(blob)
+        text = await self.blob(blob, MAX_FILE)
         if b"\0" in text:
             raise GitError(f"{name} is a binary file.")
         lines = text.removesuffix(b"\n").split(b"\n")
@@ -229,7 +229,7 @@ class Mirror:
         patch = head + b"".join(b" %b\n" % line for line in lines)
         return Change(None, commit, "", (file,), patch, note="Not changed by this run.")
 
-    async def blob(self, blob: str, most: int = 8 << 20) -> bytes:
+    async def blob(self, blob: str, most: int) -> bytes:
         """The content of a blob, which was fetched with the change that names it.
 
         Raises:
@@ -238,18 +238,6 @@ class Mirror:
         if not _COMMIT.fullmatch(blob):
             raise GitError("This is not the id of a file's content.")
         return await self.git.read(self.git_dir, "cat-file", "blob", blob, most=most)
-
-    async def reviews(self, change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
-        """The Markdown files that match, of those that a change added or changed.
-
-        Raises:
-            GitError: One of them cannot be read.
-        """
-        reviews = []
-        for file in written_reviews(change.files, patterns):
-            text = (await self.blob(file.new_blob or "", _MAX_REVIEW)).decode(errors="replace")
-            reviews.append(Review(file.path, text, await asyncio.to_thread(findings, text)))
-        return tuple(reviews)
 
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
         check = ("cat-file", "--batch-check=%(objectname)")
@@ -388,8 +376,6 @@ def with_commits(turn: Turn, commits: tuple[Commit, ...]) -> TurnCommits:
 
 _REMEMBERED: Final = 50
 """Runs whose repositories were asked lately."""
-_MAX_REVIEWS: Final = 20
-_MAX_REVIEW: Final = 2 << 20
 
 
 class NoTurnError(GitError):
@@ -426,15 +412,6 @@ class CommitHistory(Struct, frozen=True):
             name = name if base else "nothing: it is the first commit"
         change = await self.mirror.change(base, head, name)
         return replace(change, note=" ".join(filter(None, (self.note, change.note))))
-
-    async def file(self, path: str, turn: int | None = None) -> Change:
-        """A whole file as the run, or a turn, left it, as a change of none of its lines.
-
-        Raises:
-            GitError: There is no such text file, or it cannot be fetched.
-        """
-        commits = (entry.turn.commit for entry in self.turns if entry.turn.number == turn)
-        return await self.mirror.file(next(commits, None) or self.head, path)
 
 
 @dataclass(slots=True)
@@ -525,12 +502,6 @@ class RunRepositories:
         if not detail.is_final:
             raise GitError(f"The repository has no branch {branch} yet: the run has pushed nothing.")
         raise GitError(f"The repository has no branch {branch}, and nothing of it was kept.")
-
-
-def written_reviews(files: Sequence[ChangedFile], patterns: Sequence[str]) -> list[ChangedFile]:
-    """The changed text files whose path is a review's; at most twenty, and none that was deleted."""
-    there = (file for file in files if file.kind not in {"deleted", "submodule"} and not file.is_binary)
-    return [file for file in there if any(fnmatchcase(file.path, pattern) for pattern in patterns)][:_MAX_REVIEWS]
 
 
 async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> tuple[str | None, str, Sequence[Commit]]:

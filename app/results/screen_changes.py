@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from textual import on
+from textual import on, work
 from textual.app import App, ComposeResult, SuspendNotSupported
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -355,47 +355,38 @@ class ChangesPart(SearchedPart):
         if text := self.body.hunk_text():
             self.session.copy_as_is(text, f"The hunk ({plural(len(text.splitlines()), 'line')})")
 
-    def action_open_file(self, in_pager: bool) -> None:
+    @work(exclusive=True, group="open file")
+    async def action_open_file(self, in_pager: bool) -> None:
         """Open a copy of the file in a program."""
+        if self.body.file is None:
+            return
+        file, detail = self.body.changed(self.body.file), self.subject.detail
+        blob = file.new_blob or file.old_blob
+        if detail is None or blob is None:
+            self.session.notify("The file itself needs its repository: name it under [repositories].")
+            return
+        text = await self.subject.results.blob(detail, blob)
+        if isinstance(text, Unavailable):
+            self.session.notify(text.reason, severity="warning")
+        elif problem := show_in_program(self.app, text, file.path, in_pager=in_pager):
+            self.session.notify(problem, severity="warning")
 
-        async def open_file(file: ChangedFile) -> None:
-            detail = self.subject.detail
-            blob = file.new_blob or file.old_blob
-            if detail is None or blob is None:
-                self.session.notify("The file itself needs its repository: name it under [repositories].")
-                return
-            text = await self.subject.results.blob(detail, blob)
-            if isinstance(text, Unavailable):
-                self.session.notify(text.reason, severity="warning")
-            elif problem := show_in_program(self.app, text, file.path, in_pager=in_pager):
-                self.session.notify(problem, severity="warning")
-
-        if (file := self.body.file) is not None:
-            self.start(partial(open_file, self.body.changed(file)), exclusive=True, group="open file")
-
-    def action_apply(self) -> None:
+    @work(exclusive=True, group="pick")
+    async def action_apply(self) -> None:
         """Offer to apply the change to a checkout."""
+        if (detail := self.subject.detail) is None or self._change is None:
+            self.session.notify("There is no change to apply yet.")
+        else:
+            await self._offer(await apply_sheet(self.subject.results, detail, self._change))
 
-        async def offer() -> None:
-            if (detail := self.subject.detail) is None or self._change is None:
-                self.session.notify("There is no change to apply yet.")
-                return
-            try:
-                sheet = await apply_sheet(self.subject.results, detail, self._change)
-            except GitError as error:
-                self.session.notify(str(error), severity="error")
-            else:
-                self.app.push_screen(sheet, self._taken_over)
-
-        self.start(offer, exclusive=True, group="pick")
-
-    def action_check_out(self) -> None:
+    @work
+    async def action_check_out(self) -> None:
         """Offer to check the branch out."""
         if (detail := self.subject.detail) is not None:
-            self.app.push_screen(checkout_sheet(self.subject.results, detail), self._taken_over)
+            await self._offer(checkout_sheet(self.subject.results, detail))
 
-    def _taken_over(self, result: str | None) -> None:
-        if result is not None:
+    async def _offer(self, sheet: ConfirmSheet) -> None:
+        if result := await self.app.push_screen_wait(sheet):
             self.session.notify(result, timeout=FIX_TOAST_S)
 
     @on(DiffView.FileEntered)

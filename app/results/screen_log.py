@@ -49,7 +49,7 @@ class LogPart(SearchedPart):
         self._is_reading = asyncio.Lock()
         self._offers_steps = False
         """Whether the service knows the steps of this log."""
-        self._lines = StepLines("")
+        self._steps = StepLines("Press i for the raw log", colour=True)
 
     def compose(self) -> ComposeResult:
         """Compose the lines below a search."""
@@ -71,7 +71,7 @@ class LogPart(SearchedPart):
 
     def _drop(self) -> None:
         self._spool.clear()
-        self._lines = StepLines("Press i for the raw log")
+        self._steps = StepLines("Press i for the raw log", colour=True)
         self.body.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -171,8 +171,7 @@ class LogPart(SearchedPart):
         self.body.label = 0
         if chunk.steps is not None:
             self.body.label, self._offers_steps = LABEL + 1, True
-            drawn = (line for step in chunk.steps for line in self._lines.of(step))
-            lines = "".join(f"{line.drawn(colour=True)}\n" for line in drawn).encode()
+            lines = "".join(f"{line}\n" for step in chunk.steps for line in self._steps.of(step)).encode()
         before = spool.put(chunk, lines)
         if had_none:
             self.refresh_bindings()

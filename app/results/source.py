@@ -1,8 +1,9 @@
 """A run's results from git or the service, with their source, or the reason why neither has them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
+from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -12,13 +13,16 @@ from app.engine.text import safe_text
 from app.profiles import Settings, data_root
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
-from app.results.repository import CommitHistory, NoTurnError, RunRepositories, written_reviews
+from app.results.repository import MAX_FILE, CommitHistory, NoTurnError, RunRepositories
 from app.results.review import findings, reported
 from app.results.service import ServiceExtension
 from storage.records import RunDetail
 from storage.records.results import Artifact, Change, LogChunk, Review, RunTurns, Unavailable
 
 T = TypeVar("T")
+_MAX_REVIEWS: Final = 20
+_MAX_REVIEW: Final = 2 << 20
+"""Bytes of one."""
 
 
 class Results:
@@ -118,15 +122,34 @@ class Results:
         change = await self.change(detail, turn, run_turns)
         if isinstance(change, Unavailable):
             return change
-        if change.source == "git":
-            mirror = self.repositories.mirror(detail.run.repository)
-            reviews = await _from_git(mirror.reviews(change, self._reviews))
-        else:
-            reviews = await asyncio.to_thread(_reviews_in, change, self._reviews)
-        patterns = " or ".join(self._reviews) or "nothing: results.reviews is empty"
         if not change.files:
             return Unavailable("No review: no file was changed.")
-        return reviews or Unavailable(f"No review: none of the {len(change.files)} changed files matches {patterns}.")
+        matches = [
+            (number, file)
+            for number, file in enumerate(change.files)
+            if file.kind not in {"deleted", "submodule"} and not file.is_binary
+            if any(fnmatchcase(file.path, pattern) for pattern in self._reviews)
+        ]
+        reviews = list[Review]()
+        is_in_git = change.source == "git"
+        patch = Patch(b"" if is_in_git else change.patch)
+        await asyncio.to_thread(patch.read)
+        for number, file in matches[:_MAX_REVIEWS]:
+            if is_in_git:
+                octets = await self.blob(detail, file.new_blob or "", _MAX_REVIEW)
+            else:
+                octets = new_side(patch, patch.files[number])
+            if isinstance(octets, Unavailable):
+                return octets
+            text = octets.decode(errors="replace")
+            is_whole = is_in_git or file.kind == "added"
+            note = "" if is_whole else "Only its changed parts: the whole needs the repository."
+            if text or is_in_git:
+                reviews.append(Review(file.path, text, await asyncio.to_thread(findings, text), change.source, note))
+        patterns = " or ".join(self._reviews) or "nothing: results.reviews is empty"
+        return tuple(reviews) or Unavailable(
+            f"No review: none of the {len(change.files)} changed files matches {patterns}."
+        )
 
     async def log(
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0, before: int | None = None
@@ -139,14 +162,17 @@ class Results:
         return await self._ask(lambda service: service.artifact(run_id, turn, artifact))
 
     async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Change | Unavailable:
-        """A file that the run did not change, as a change of none of its lines: git alone has it."""
+        """A whole file as the run, or a turn, left it, as a change of none of its lines: git alone has it."""
         history = await self.history(detail)
-        return history if isinstance(history, Unavailable) else await _from_git(history.file(path, turn))
+        if isinstance(history, Unavailable):
+            return history
+        commits = (entry.turn.commit for entry in history.turns if entry.turn.number == turn)
+        return await _from_git(history.mirror.file(next(commits, None) or history.head, path))
 
-    async def blob(self, detail: RunDetail, blob: str) -> bytes | Unavailable:
-        """A file's whole content, by an id of a change that came from git."""
+    async def blob(self, detail: RunDetail, blob: str, most: int = MAX_FILE) -> bytes | Unavailable:
+        """A file's whole content of at most `most` bytes, by an id of a change that came from git."""
         try:
-            return await self.repositories.mirror(detail.run.repository).blob(blob)
+            return await self.repositories.mirror(detail.run.repository).blob(blob, most)
         except GitError as error:
             return Unavailable(str(error))
 
@@ -187,20 +213,3 @@ def unpushed_turn(run_turns: RunTurns | Unavailable | None, turn: int | None) ->
         return None
     is_passed_on = not turn and last.files is None and last.outcome != "completed"
     return last.number if last.is_unpushed else last.from_turn if is_passed_on else None
-
-
-def _reviews_in(change: Change, patterns: Sequence[str]) -> tuple[Review, ...]:
-    """The reviews that a patch itself contains: a new file's whole text, otherwise only the lines in the patch."""
-    patch = Patch(change.patch)
-    wanted = {file.path: file.kind for file in written_reviews(patch.changed_files(), patterns)}
-    return tuple(
-        Review(
-            file.path,
-            text,
-            findings(text),
-            change.source,
-            note="" if wanted[file.path] == "added" else "Only its changed parts: the whole needs the repository.",
-        )
-        for file in patch.files
-        if file.path in wanted and (text := new_side(patch, file).decode(errors="replace"))
-    )

@@ -1,11 +1,11 @@
 """A log's steps as lines of text, for the console and the command line."""
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct
 
-from app.engine.text import SafeText, plural, safe_log_line, safe_text
+from app.engine.text import plural, safe_log_line, safe_text
 from app.engine.times import span
 from storage.records.results import LogStep
 
@@ -25,41 +25,25 @@ _SIGNS: Final = {"+": "32", "-": _BAD}
 _SECONDS: Final = 60
 
 
-class StepLine(NamedTuple):
-    """A line of a step; its codes are SGR's, empty for plain text."""
-
-    label: str
-    """Empty: the line continues the step."""
-    label_code: str
-    text: SafeText
-    code: str
-
-    def drawn(self, *, colour: bool) -> str:
-        """Return the line as a terminal shows it."""
-        label = f"{self.label:<{LABEL}}"
-        if not colour:
-            return f"{label} {self.text}".rstrip()
-        return f"{_coloured(label, self.label_code)} {_coloured(self.text, self.code)}"
-
-
 class StepLines(Struct, eq=False):
     """Makes lines of steps in their order; the results of calls have the seconds since the call."""
 
     more: str
     """How to see lines that are left out."""
+    colour: bool
     whole: bool = False
     """Whether none is left out."""
     _calls: dict[str, LogStep] = {}
 
-    def of(self, step: LogStep) -> Iterator[StepLine]:
-        """The lines of the next step; none for the result of an edit that succeeded."""
+    def of(self, step: LogStep) -> Iterator[str]:
+        """The lines of the next step as a terminal shows them; none for the result of an edit that succeeded."""
         call = None if step.call is None else self._calls.get(step.call)
         if step.call is not None and step.kind != "result":
             self._calls[step.call] = step
         if step.kind == "result" and not (step.failed or self.whole) and call is not None and call.kind == "edited":
             return
-        label = safe_text(("ERROR" if step.kind == "error" else "FAILED") if step.failed else step.kind, limit=LABEL)
-        label_code = _BAD if step.failed else _TONES.get(step.kind, _QUIET)
+        kind = safe_text(("ERROR" if step.kind == "error" else "FAILED") if step.failed else step.kind, limit=LABEL)
+        kind_code = _BAD if step.failed else _TONES.get(step.kind, _QUIET)
         seconds, began = step.seconds, None if call is None else call.at
         if seconds is None and step.kind == "result" and step.at is not None and began is not None:
             seconds = max(0.0, (step.at - began).total_seconds())
@@ -77,9 +61,12 @@ class StepLines(Struct, eq=False):
             begin, end = map(safe_log_line, lines[: most // 3]), map(safe_log_line, lines[most // 3 - most :])
             shown = [*begin, safe_text(f"… {plural(left_out, 'more line')}: {self.more}"), *end]
         for number, line in enumerate(shown):
-            text = line if number or not figures else SafeText(f"{line}  ({figures})" if line else figures)
+            label = f"{'' if number else kind:<{LABEL}}"
+            text = line if number or not figures else f"{line}  ({figures})" if line else figures
             code = _SIGNS.get(line[:1], "") if step.kind == "edited" else "" if is_loud else _QUIET
-            yield StepLine("" if number else label, label_code, text, code)
+            yield (
+                f"{_coloured(label, kind_code)} {_coloured(text, code)}" if self.colour else f"{label} {text}".rstrip()
+            )
 
 
 def _coloured(text: str, code: str) -> str:

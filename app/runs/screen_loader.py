@@ -116,11 +116,9 @@ class FailureLogs:
         # Each line, and whether it reports the failure.
         lines = [(safe_log_line(_TIME.sub("", line)), False) for line in text.split("\n")]
         if chunk.steps is not None:
-            drawn = StepLines("l shows them")
+            drawn = StepLines("l shows them", colour=False)
             lines = [
-                (SafeText(line.drawn(colour=False)), step.failed or step.kind == "error")
-                for step in chunk.steps
-                for line in drawn.of(step)
+                (SafeText(line), step.failed or step.kind == "error") for step in chunk.steps for line in drawn.of(step)
             ]
         if not (lines := [line for line in lines if line[0].strip()]):
             return LogTail(missing="The log is empty.")

@@ -45,14 +45,14 @@ async def test_each_turn_has_its_own_change_and_the_run_the_whole(
     detail = run_detail("agent/x", *TWO_TURNS)
     whole, turn = await change_of(found, detail), await change_of(found, detail, 2)
     history = await found.history(detail)
-    reviews = await history.mirror.reviews(whole, ["reviews/*.md"])
+    written = next(file.new_blob for file in whole.files if file.path == "reviews/r.md")
 
     assert (names(whole), whole.base_name, whole.note) == (["a.txt", "reviews/r.md"], "merge base with main", "")
     assert (local.head, local.base_name) == (second, "merge base with main")
     assert (names(turn), turn.base, turn.head, turn.base_name) == (["a.txt"], first, second, "its first parent")
     assert [(each.turn.number, each.turn.commit) for each in history.turns] == [(1, first), (2, second)]
     assert {each.turn.summary for each in history.turns} == {"Work on agent/x"}
-    assert [(each.path, each.line, each.severity) for each in reviews[0].findings] == [("code.py", 2, "major")]
+    assert await history.mirror.blob(written or "", 100) == review
 
 
 async def test_without_a_mark_commits_belong_to_turns_by_their_time_and_that_is_said(

@@ -9,7 +9,7 @@ import pytest
 from app.api.errors import UnreachableError
 from app.profiles import RepositoryAddress, Settings
 from app.results.source import Results, unpushed_turn
-from storage.records.results import Change, LogChunk, ReportedFinding, Review, RunTurns, Turn, Unavailable
+from storage.records.results import Change, Finding, LogChunk, ReportedFinding, Review, RunTurns, Turn, Unavailable
 from tests.results.repository import Origin, git, run_detail
 
 PATCH = (
@@ -84,12 +84,14 @@ def test_a_run_s_unpushed_change_is_the_one_that_still_stands(later: list[dict[s
 async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None:
     """Only the service has the log, so its refusal is shown; a missing turn is reported."""
     origin = Origin(tmp_path / "host")
-    origin.commit("agent/x", {"reviews/r.md": b"# fine\n", "code.py": b"x"}, mark="run_1 turn 1")
+    review = b"### `code.py`\n\n- **major** line 2: x\n"
+    origin.commit("agent/x", {"reviews/r.md": review, "code.py": b"x"}, mark="run_1 turn 1")
     found = results(tmp_path, Service(NONE), origin.url)
     turns, change = await found.turns(run_detail()), await found.change(run_detail(), 1)
 
     assert (turns.source, change.source) == ("git", "git")
-    assert await found.reviews(run_detail()) == (Review("reviews/r.md", "# fine\n", ()),)
+    finding = Finding("code.py", 2, "x", "major", 2)
+    assert await found.reviews(run_detail()) == (Review("reviews/r.md", review.decode(), (finding,)),)
     assert await found.log("run_1", 1) == NONE
     assert await found.blob(run_detail(), change.files[0].new_blob or "") == b"x"
     for told, address in ((NONE, origin.url), (None, origin.url), (None, "")):

@@ -25,7 +25,7 @@ from widgets.kit.cursor_view import HEADER
 from widgets.kit.text_view import MAX_LINE, TextPiece, TextView, safe_line
 
 FAILED_STEP: Final = re.compile(rb"(?m)^\x1b\[31m")
-"""A step's first line, as `StepLine.drawn` colours one that failed."""
+"""A step's first line, as `StepLines` colours one that failed."""
 _TIME: Final = re.compile(rb"(\[?)(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:[.,]\d{1,9})?(Z|[+-]\d\d:?\d\d)?")
 GUTTER: Final = 2
 """Cells of the mark before a line."""
