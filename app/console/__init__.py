@@ -38,8 +38,8 @@ def run_console(
         from app.console.app import RunwardenApp
 
         app = RunwardenApp(settings, profile, engines, first, utc_now)
-        app.terminal.modes_before = modes_before
-        app.terminal.keep_frame = keep_frame
+        app.modes_before = modes_before
+        app.keep_frame = keep_frame
 
         async def showing() -> None:
             try:

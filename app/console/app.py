@@ -30,11 +30,13 @@ from app.console.session import (
     ShownNotice,
     SwitchProfile,
 )
+from app.console.terminal import KeepFrame, keep_frames, window_title
 from app.console.themes import DEFAULT, begin_with_theme, keep_preferences
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
 from app.runs.screen_views import first_picture
 from storage.errors import StorageError
+from widgets.frame import Vitals
 from widgets.kit import hidden
 
 if TYPE_CHECKING:
@@ -99,6 +101,10 @@ class RunwardenApp(BaseApp[None]):
 
     session: Session
     """The profile on show."""
+    modes_before: list[Any] | None = None
+    """The terminal's modes from before an early frame. None: Textual is the first to change them."""
+    keep_frame: KeepFrame | None = None
+    """Keeps the last frame for the next start; None without a terminal."""
 
     def __init__(
         self,
@@ -114,6 +120,7 @@ class RunwardenApp(BaseApp[None]):
         self.clock = clock
         self.engines = engines
         self._is_switching = False
+        self._keep_frame_now: Callable[[], None] = lambda: None
         self._visited: deque[VisitedScreen] = deque(maxlen=MAX_VISITED)
         self.following: RunFollower | None = None
         """None: the engine is not open yet."""
@@ -129,7 +136,10 @@ class RunwardenApp(BaseApp[None]):
 
     def on_mount(self) -> None:
         """Paint the cached rows, then open the engine."""
-        self.terminal.begin(self, lambda: self.session.profile.name)
+        if self.terminal is not None and self.modes_before is not None:
+            self.terminal.attrs_before = self.modes_before
+        if self.keep_frame is not None:
+            self._keep_frame_now = keep_frames(self, self.keep_frame, lambda: self.session.profile.name)
         self.screen_change_signal.subscribe(self, self._hide_toasts_below)
         if self.settings.keys or any(command.key for command in self.settings.commands):
             from app.console.keymap import report_mistakes
@@ -152,8 +162,12 @@ class RunwardenApp(BaseApp[None]):
 
     def _open_soon(self) -> None:
         self.add_mode(self.DEFAULT_MODE, self.get_default_screen)
-        self.session.vitals.changed.subscribe(self, self.terminal.show_vitals)
+        self.session.vitals.changed.subscribe(self, self._show_title)
         self.call_after_refresh(self.run_worker, self._open)
+
+    def _show_title(self, vitals: Vitals) -> None:
+        if self.terminal is not None:
+            self.terminal.show_title(window_title(vitals))
 
     def _hide_toasts_below(self, top: Screen[Any]) -> None:
         """Show toasts only on the top screen; otherwise they would appear again below a dialog."""
@@ -309,7 +323,7 @@ class RunwardenApp(BaseApp[None]):
     def exit(self, *arguments: Any, **options: Any) -> None:
         """End the app; the next start begins with a picture of the current screen."""
         try:
-            self.terminal.keep_frame_now()
+            self._keep_frame_now()
         finally:
             super().exit(*arguments, **options)
 
@@ -325,7 +339,8 @@ class RunwardenApp(BaseApp[None]):
         session.open(engine)
         from app.runs.screen_following import RunFollower
 
-        self.following = RunFollower(engine, session, self.terminal.write)
+        write = self.terminal.write if self.terminal is not None else lambda _: None
+        self.following = RunFollower(engine, session, write)
         session.engine_changed.subscribe(self, self.following.engine_changed)
         self.following.ask()
 
@@ -370,7 +385,7 @@ class RunwardenApp(BaseApp[None]):
             first = await asyncio.to_thread(first_picture, self.settings, profile, self.clock())
             self._begin_with(profile, first)
             self._open_soon()
-            self.terminal.show_vitals(self.session.vitals.now)
+            self._show_title(self.session.vitals.now)
             await self.switch_mode(self.DEFAULT_MODE)
             await self.remove_mode(BETWEEN)
             if run is not None:

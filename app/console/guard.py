@@ -25,7 +25,7 @@ from textual.screen import Screen
 from textual.worker import Worker, WorkerFailed
 
 from app.console.process import SIGNAL_STATUS, SIGNALS
-from app.console.terminal import Terminal, TerminalDriver
+from app.console.terminal import TerminalDriver
 from storage import RunwardenError
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ class BaseApp(App[ResultT]):
     def __init__(self) -> None:
         super().__init__()
         self.disable_messages(Worker.StateChanged)  # Nobody uses these messages, and each poll starts several workers.
-        self.terminal = Terminal(lambda: self._driver)
 
     def on_mount(self) -> None:
         """End on a signal, with 128 + its number as return code, and take the terminal up again after a stop."""
@@ -59,8 +58,13 @@ class BaseApp(App[ResultT]):
         with suppress(ValueError, RuntimeError):
             for number in SIGNALS:
                 loop.add_signal_handler(number, partial(self.exit, return_code=SIGNAL_STATUS + number))
-            if (driver := self.terminal.driver) is not None:
-                loop.add_signal_handler(signal.SIGCONT, driver.resume_application_mode)
+            if self.terminal is not None:
+                loop.add_signal_handler(signal.SIGCONT, self.terminal.resume_application_mode)
+
+    @property
+    def terminal(self) -> TerminalDriver | None:
+        """The driver that can write escape sequences. None: a browser or a test has another."""
+        return self._driver if isinstance(self._driver, TerminalDriver) else None
 
     def get_driver_class(self) -> type[Driver]:
         """The driver; a browser and a test have their own."""

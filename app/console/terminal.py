@@ -26,7 +26,6 @@ from rich.style import Style
 from textual import constants
 from textual._xterm_parser import XTermParser
 from textual.app import App
-from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.strip import Strip
 
@@ -70,44 +69,13 @@ def copy_out(app: App[Any], text: str) -> str:
     return SENT
 
 
-class Terminal(Struct, eq=False):
-    """Sets the window's title, and leaves the mouse to other programs. Without a terminal it does nothing."""
-
-    _textual_driver: Callable[[], Driver | None]
-    """Returns None before the app runs."""
-    modes_before: list[Any] | None = None
-    """The modes from before an early frame. None: Textual is the first to change them."""
-    keep_frame: KeepFrame | None = None
-    """Keeps the last frame for the next start; None without a terminal."""
-    keep_frame_now: Callable[[], None] = lambda: None
-
-    @property
-    def driver(self) -> "TerminalDriver | None":
-        """Where escape sequences can be written. None: a browser or a test."""
-        driver = self._textual_driver()
-        return driver if isinstance(driver, TerminalDriver) else None
-
-    def begin(self, app: "App[Any]", profile: "Callable[[], str]") -> None:
-        """Take over the terminal of a started app; frames are kept for the profile named here."""
-        if self.driver is not None and self.modes_before is not None:
-            self.driver.attrs_before = self.modes_before
-        if self.keep_frame is not None:
-            self.keep_frame_now = keep_frames(app, self.keep_frame, profile)
-
-    def write(self, sequence: str) -> None:
-        """Write an escape sequence unchanged."""
-        if self.driver is not None:
-            self.driver.write(sequence)
-
-    def show_vitals(self, vitals: Vitals) -> None:
-        """Show the urgent facts in the window's title, which is visible behind other windows."""
-        profile, link = safe_text(vitals.profile, limit=40), vitals.runs_link
-        counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
-        words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
-        lost = "not live · " if link is not None and link.is_failing else ""
-        title = safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=MAX_TITLE)
-        if self.driver is not None:
-            self.driver.show_title(title)
+def window_title(vitals: Vitals) -> str:
+    """The urgent facts for the window's title, which is visible behind other windows."""
+    profile, link = safe_text(vitals.profile, limit=40), vitals.runs_link
+    counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
+    words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
+    lost = "not live · " if link is not None and link.is_failing else ""
+    return safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=MAX_TITLE)
 
 
 def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
