@@ -64,7 +64,6 @@ class BetweenScreen(Screen[None]):
         self._name_of_profile = safe_text(name, limit=60)
 
     def compose(self) -> ComposeResult:
-        """Compose the line with the name of the profile."""
         yield Static(f"◌ Opening {self._name_of_profile} …", markup=False)
 
 
@@ -135,7 +134,6 @@ class RunwardenApp(BaseApp[None]):
                 self.add_mode(name, partial(self._make_screen, name))
 
     def on_mount(self) -> None:
-        """Paint the cached rows, then open the engine."""
         if self.terminal is not None and self.modes_before is not None:
             self.terminal.attrs_before = self.modes_before
         if self.keep_frame is not None:
@@ -178,14 +176,12 @@ class RunwardenApp(BaseApp[None]):
     # Requests from screens
 
     def on_open_run(self, message: OpenRun) -> None:
-        """Show a run; switch profiles first if it belongs to another one."""
         if message.profile in {"", self.session.profile.name}:
             self.action_open_run(message.run_id, message.part)
         else:
             self.switch_profile(message.profile, message)
 
     def action_open_run(self, run_id: str | None, part: str = "conversation") -> None:
-        """Show a run of this profile on the full screen, unless it is shown already."""
         from app.runs.screen_run import RunScreen
 
         is_here = isinstance(self.screen, RunScreen) and self.screen.focused_run_id == run_id
@@ -193,7 +189,6 @@ class RunwardenApp(BaseApp[None]):
             self.push_screen(RunScreen(self.session, run_id, part))
 
     def on_follow_run(self, message: FollowRun) -> None:
-        """Follow or unfollow runs."""
         if self.following is None:
             self.session.notify(self.session.not_open)
         elif message.profile not in {"", self.session.profile.name}:
@@ -202,11 +197,9 @@ class RunwardenApp(BaseApp[None]):
             self.run_worker(partial(self.following.toggle, *message.run_ids))
 
     async def on_go_to_tab(self, message: GoToTab) -> None:
-        """Go to a tab, and a target in it."""
         await self.action_tab(message.name, message.target)
 
     def on_switch_profile(self, message: SwitchProfile) -> None:
-        """Show another profile."""
         self.switch_profile(message.name)
 
     async def action_followed(self) -> None:
@@ -233,7 +226,6 @@ class RunwardenApp(BaseApp[None]):
                     self.screen.go_to(target)
 
     async def action_back(self) -> None:
-        """Return to the previous tab or run, with its query and cursor."""
         if self.current_mode == BETWEEN:
             return
         if not self._visited:
@@ -267,7 +259,6 @@ class RunwardenApp(BaseApp[None]):
             await self.pop_screen()
 
     def action_profiles(self) -> None:
-        """Ask which profile to show."""
         from app.profiles.screen_profiles import ProfileSwitcher
 
         if not self.session.vitals.now.can_switch:
@@ -278,7 +269,6 @@ class RunwardenApp(BaseApp[None]):
             self.push_screen(ProfileSwitcher(self.session), self.switch_profile)
 
     def action_command_palette(self) -> None:
-        """Open the palette."""
         from app.console.palette import ConsoleCommands, ConsolePalette
 
         if isinstance(self.screen, BaseScreen):
@@ -307,13 +297,11 @@ class RunwardenApp(BaseApp[None]):
         super().notify(message, **options)
 
     def action_help(self) -> None:
-        """Show every key of the screen."""
         from app.console.palette import KeyHelpScreen
 
         self.push_screen(KeyHelpScreen(self.screen))
 
     def action_own_command(self, index: int) -> None:
-        """Run a command from `[[commands]]`."""
         from app.console.own_commands import run_own_command
 
         if isinstance(self.screen, BaseScreen):
@@ -399,7 +387,6 @@ class RunwardenApp(BaseApp[None]):
             self.action_open_run(run.run_id, run.part)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the key for unknown outcomes only while some exist."""
         if action == "tab" and parameters == ("activity", FIRST_UNKNOWN):
             return bool(self.session.vitals.now.unknown)
         return super().check_action(action, parameters)

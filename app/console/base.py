@@ -150,7 +150,6 @@ class BaseScreen(Screen[None]):
         """The widgets whose ages `tick` updates."""
 
     def compose(self) -> ComposeResult:
-        """Compose header, tabs, body and keys."""
         session = self.session
         yield HeaderBar(session.vitals.now, session.vitals.timing, session.healthy_words, session.clock)
         yield TabBar(TABS, self.TAB)
@@ -167,7 +166,6 @@ class BaseScreen(Screen[None]):
     on_event = guarded_event
 
     def on_mount(self) -> None:
-        """Subscribe to the session, the keys and the clock."""
         session = self.session
         session.engine_changed.subscribe(self, self.engine_changed)
         session.vitals.changed.subscribe(self, self._show_vitals)
@@ -182,7 +180,6 @@ class BaseScreen(Screen[None]):
         self._changed_at = self.session.clock()
 
     def on_screen_resume(self) -> None:
-        """Show the keys again, and the ages that changed behind a sheet."""
         self._show_keys(self)
         if self._ticks_behind:
             self.beat()
@@ -235,7 +232,6 @@ class BaseScreen(Screen[None]):
         return {}
 
     def action_part(self, name: str) -> None:
-        """Open a part of the run in focus."""
         if (run_id := self.focused_run_id) is not None:
             self.post_message(OpenRun(run_id, self.acting_profile.name, name))
 
@@ -264,7 +260,6 @@ class BaseScreen(Screen[None]):
         return self.session.profile
 
     def action_refresh(self) -> None:
-        """Poll the service now."""
         self.session.poll_soon()
 
     def in_header(self, vitals: Vitals) -> Vitals:
@@ -317,7 +312,6 @@ class BaseScreen(Screen[None]):
 
     @work
     async def action_batch(self, key: str) -> None:
-        """Show a batch with its runs."""
         from app.actions.screen_many import BatchScreen
 
         if run_id := await self.app.push_screen_wait(BatchScreen(self.session, key)):
@@ -343,7 +337,6 @@ class TooSmall(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q", "app.quit", "quit", id="small.quit")]
 
     def compose(self) -> ComposeResult:
-        """Compose the line."""
         yield Static(markup=False)
 
     @on(events.Resize)

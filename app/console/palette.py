@@ -100,7 +100,6 @@ class ConsoleCommands(Provider):
         self._destinations = await self._session.guard(destinations, self._below) or ()
 
     async def shutdown(self) -> None:
-        """Stop reading: the palette was closed."""
         if self._reading is not None:
             self._reading.cancel()
 
@@ -259,7 +258,6 @@ class KeyHelpScreen(Sheet[None]):
         self._actions = sorted(key_actions(screen), key=lambda entry: order.index(entry.scope))
 
     def compose(self) -> ComposeResult:
-        """Compose the sheet."""
         with Vertical() as sheet:
             sheet.border_title = "Keys"
             sheet.border_subtitle = "/ filter · : everything else · esc close"
@@ -271,7 +269,6 @@ class KeyHelpScreen(Sheet[None]):
         self.query_one(LinePane).focus()
 
     def action_filter(self) -> None:
-        """Focus the filter."""
         self.query_one(Input).focus()
 
     def action_leave(self) -> None:

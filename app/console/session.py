@@ -200,12 +200,10 @@ class VitalsFeed:
         """Whether the token may create organizations; None: the service was not asked yet."""
 
     def ask(self) -> None:
-        """Read all figures again."""
         self._reader.ask()
         self._unknown_reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Read the facts that the event may have changed."""
         if isinstance(event, StorageFailed):
             self.storage_failed(event.message)
         self._has_polled = self._has_polled or isinstance(event, LinkChanged)
@@ -221,12 +219,10 @@ class VitalsFeed:
         self._show(self.now)
 
     def change(self, **figures: Any) -> None:
-        """Show these figures if they have changed."""
         if (vitals := replace(self.now, **figures)) != self.now:
             self._show(vitals)
 
     def set_up(self, tab: str, *, is_set_up: bool) -> None:
-        """Show this optional tab, or hide it."""
         before = self.now.set_up
         self.change(set_up=before | {tab} if is_set_up else before - {tab})
 
@@ -362,7 +358,6 @@ class InboxFeed:
         self._reader = CoalescedTask(self._read, session.app.run_worker)
 
     def ask(self) -> None:
-        """Read the items again."""
         self._reader.ask()
 
     def use_automations(self, automations: "Sequence[Rule]") -> None:
@@ -420,12 +415,10 @@ class Batches:
             self._reading.ask()
 
     def dismiss(self, key: str) -> None:
-        """Remove a batch from the list."""
         self._batches.pop(key, None)
         self._reading.ask()
 
     def engine_changed(self, event: Event) -> None:
-        """Update runs and unknown outcomes after an event."""
         if self._batches and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
             self._reading.ask()
 
@@ -493,7 +486,6 @@ class Session:
     # Engine
 
     async def opened(self) -> "Engine":
-        """Wait until the engine is open and return it."""
         await self._opened.wait()
         return self.open_engine
 
@@ -505,7 +497,6 @@ class Session:
         return self.engine
 
     def open(self, engine: "Engine") -> None:
-        """Start to use the engine."""
         self.engine = engine
         self._unsubscribe = engine.events.subscribe(self.handle)
         self._opened.set()
@@ -538,7 +529,6 @@ class Session:
         return f"The console cannot use its own files. {trouble.lines[0]}"
 
     def poll_soon(self) -> None:
-        """Poll the service now."""
         if self.engine is not None:
             self.engine.polling.poll_soon("runs", "health")
 
@@ -549,7 +539,6 @@ class Session:
         return self.clock() + self.vitals.run_clock_ahead
 
     def show_pins(self, pins: "tuple[PinnedRun, ...]") -> None:
-        """Replace the followed runs."""
         if not self.pins:
             # Runs that ended before this console began are in the inbox.
             self._ended |= {pin.run_id: LONG_AGO for pin in pins if pin.row is not None and pin.row.is_final}

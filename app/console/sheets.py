@@ -49,11 +49,9 @@ class Sheet(ModalScreen[T]):
     on_event = guarded_event
 
     def action_leave(self) -> None:
-        """Close without a change."""
         self.dismiss(None)
 
     async def on_click(self, event: events.Click) -> None:
-        """Leave the sheet after a click outside."""
         widget, _ = self.get_widget_at(event.screen_x, event.screen_y)
         if widget is self:
             await self.run_action("leave")
@@ -83,7 +81,6 @@ class PickerScreen(Sheet[T | None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "cancel", id="picker.leave")]
 
     def compose(self) -> ComposeResult:
-        """Compose the choice in a box."""
         with Vertical(id="picker") as box:
             self.mark.entitle(box, self.TITLE_TEXT)
             box.border_subtitle = "esc close" if self.HINT else ""
@@ -91,7 +88,6 @@ class PickerScreen(Sheet[T | None]):
             yield from self.compose_keys()
 
     def compose_keys(self) -> ComposeResult:
-        """Compose the hint, parts of which can be clicked."""
         parts = [
             clickable(Content(part), f"screen.{action}") if (action := self.CLICKABLE.get(part)) else Content(part)
             for part in self.HINT.split(" · ")
@@ -99,7 +95,6 @@ class PickerScreen(Sheet[T | None]):
         yield Static(Content(" · ").join(parts), markup=False, id="picker-hint")
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the choice."""
         yield from ()
 
     def begin(self, work: Callable[[], Coroutine[Any, Any, None]], *, name: str = "", group: str) -> None:
@@ -148,13 +143,11 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
         self._here = here
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the choices."""
         yield Options(
             *(Option(Content.assemble(f"{number}  ", text)) for number, (text, _) in enumerate(self._choices, 1))
         )
 
     def on_mount(self) -> None:
-        """Put the cursor on its choice."""
         if self._here is not None:
             self.query_one(Options).highlighted = self._here
 
@@ -163,12 +156,10 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
         self.action_choose(message.option_index + 1)
 
     def action_choose(self, number: int) -> None:
-        """Close with the choice of this number, if there is one."""
         if number <= len(self._choices):
             self.dismiss(self._choices[number - 1][1])
 
     def action_forget(self) -> None:
-        """Close and forget the choice under the cursor, if the sheet supports it."""
         if self._forget is not None and (at := self.query_one(Options).highlighted) is not None:
             self.dismiss(self._forget(self._choices[at][1]))
 
@@ -237,12 +228,10 @@ class ConfirmSheet(PickerScreen[str]):
         self._second_press = SecondPress()
 
     def compose_choice(self) -> ComposeResult:
-        """Compose the facts."""
         with VerticalScroll():
             yield Static(Content("\n").join(self._facts), markup=False)
 
     def compose_keys(self) -> ComposeResult:
-        """Compose the folder's field and the two keys."""
         with Vertical(id="foot"):
             if self._folder is not None:
                 offered = str(self._folder.offered)
@@ -256,7 +245,6 @@ class ConfirmSheet(PickerScreen[str]):
         after_refresh(self, self._second_press.painted)
 
     def action_scroll(self, lines: int) -> None:
-        """Scroll the facts."""
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
     @on(Input.Submitted)
@@ -271,7 +259,6 @@ class ConfirmSheet(PickerScreen[str]):
             self.query_one(SheetNote).say("Name a folder.", "bad")
 
     def action_instead(self) -> None:
-        """Do the alternative that `instead` names."""
         if self._instead is not None and not self._second_press.press():
             self.query_one(SheetNote).say("Check it, then press ctrl+k again.", "warn")
         elif self._instead is not None:

@@ -176,12 +176,10 @@ class SelectableEvent(Event):
         os.set_blocking(self.descriptor, False)
 
     def set(self) -> None:
-        """Set the event, which wakes every waiter."""
         super().set()
         os.write(self._sender, b"\0")
 
     def clear(self) -> None:
-        """Clear the event, so that later waiters wait."""
         super().clear()
         with suppress(BlockingIOError):
             os.read(self.descriptor, 1024)

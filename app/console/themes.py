@@ -54,7 +54,6 @@ class StyleFilter(LineFilter):
         self._changed = changed
 
     def apply(self, segments: list[Segment], _background: Color) -> list[Segment]:
-        """Return the segments in their changed styles."""
         return [
             Segment(text, None if style is None else self._changed(style), control) for text, style, control in segments
         ]

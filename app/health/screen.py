@@ -263,13 +263,11 @@ class HealthScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose a summary and one list."""
         yield NoticePage(id="health-nothing")
         yield SteadyText(id="health-summary")
         yield self._list
 
     def on_mount(self) -> None:
-        """Read the data."""
         self._list.focus()
         self._reader.ask()
 
@@ -279,24 +277,19 @@ class HealthScreen(BaseScreen):
             self._reader.ask()
 
     def on_screen_resume(self) -> None:
-        """Load the changes made while another screen was shown."""
         self._reader.ask()
 
     def tick(self, now: datetime) -> None:
-        """Update the ages."""
         self._show(now)
 
     def go_to(self, target: str) -> None:
-        """Put the cursor on this platform."""
         self._list.seek(f"host:{target}")
 
     @property
     def bookmark(self) -> str:
-        """The row under the cursor."""
         return self._key
 
     def return_to(self, bookmark: str) -> None:
-        """Put the cursor on that row."""
         self._list.seek(bookmark)
 
     def show_trouble(self) -> None:
@@ -307,7 +300,6 @@ class HealthScreen(BaseScreen):
         self.set_class(self.session.vitals.storage_trouble is not None and not was_answered, "-unreadable")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer a retry only on rows that lead to runs, and the next incident only if there is one."""
         if action == "incident":
             return bool(self._view.incidents)
         if action == "retry":
@@ -316,14 +308,12 @@ class HealthScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     def action_incident(self) -> None:
-        """Put the cursor on the next incident; from the last one, on the first."""
         keys = [incident_key(incident) for incident in self._view.incidents[:MAX_INCIDENTS]]
         here = keys.index(self._key) if self._key in keys else -1
         self._list.seek(keys[(here + 1) % len(keys)])
 
     @using_engine("form")
     async def action_retry(self, engine: Engine) -> None:
-        """Retry this row's failed runs, after a confirmation."""
         if (lead := self._lead(self._key)) is None:
             return
         runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
@@ -335,7 +325,6 @@ class HealthScreen(BaseScreen):
 
     @property
     def _key(self) -> str:
-        """The key of the row under the cursor; empty if the list is."""
         return "" if self._list.row is None else self._list.row.key
 
     @on(OptionList.OptionHighlighted)

@@ -81,19 +81,16 @@ class InboxScreen(BaseScreen):
         """The items that the user just hid, after which the cursor may move on."""
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose a summary, the list, and the facts of one item."""
         yield SteadyText(id="inbox-summary")
         yield self._list
 
     def on_mount(self) -> None:
-        """Subscribe to the inbox and focus the list."""
         self.session.inbox.changed.subscribe(self, lambda _: self._show())
         self._table.focus()
         self._show()
         self.session.inbox.ask()
 
     def go_to(self, target: str) -> None:
-        """Put the cursor on the item of this key."""
         self._table.seek(target)
 
     @property
@@ -103,11 +100,9 @@ class InboxScreen(BaseScreen):
 
     @property
     def bookmark(self) -> str:
-        """The item under the cursor."""
         return "" if self._item is None else self._item.key
 
     def trouble(self) -> Notice | None:
-        """A notice if items cannot be changed."""
         if why := self.session.vitals.state_trouble:
             return Notice(
                 "✗", "Marks unknown: items cannot be changed, and those that are done are listed", (why,), "bad"
@@ -120,7 +115,6 @@ class InboxScreen(BaseScreen):
         self._table.notice = self._nothing
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide the keys that have no effect now."""
         if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
             return self._table.item is not None
         if action == "part":
@@ -134,20 +128,17 @@ class InboxScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     async def action_done(self) -> None:
-        """Mark the chosen items as done."""
         if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
             await inbox.done(items)
             self._say_put_away("Done", items)
 
     async def action_mute(self) -> None:
-        """Mute the chosen items."""
         if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
             await inbox.mute(items)
             self._say_put_away("Muted", items)
 
     @work
     async def action_snooze(self) -> None:
-        """Ask for a time, and snooze the chosen items until then."""
         if items := self._chosen():
             choices = [(Content(words), until) for words, until in snoozes(self.session.clock())]
             until = await self.app.push_screen_wait(ChoiceSheet("Snooze", choices))
@@ -157,13 +148,11 @@ class InboxScreen(BaseScreen):
 
     @using_engine("form")
     async def action_retry(self, engine: Engine) -> None:
-        """Retry all failed runs of the chosen items, after a confirmation."""
         await show_many(self, engine, "retry", self._failed_ids())
         self.session.inbox.ask()
 
     @work
     async def action_answer(self) -> None:
-        """Answer an agent's question with one of its choices or in words, in a form that previews the request."""
         item, engine = self._item, self.session.engine
         detail = None if item is None or engine is None else await engine.cache.detail(item.entries[0].run_id)
         if item is None or engine is None or detail is None:
@@ -214,20 +203,17 @@ class InboxScreen(BaseScreen):
         self.session.notify("Undone." if keys else "There is nothing to undo.")
 
     def action_mark(self) -> None:
-        """Mark or unmark the item under the cursor, and move to the next."""
         if (item := self._item) is not None:
             self._marked ^= {item.key}
             self._show()
             self._table.action_move(1)
 
     def action_mark_all(self) -> None:
-        """Mark all items; if all are marked, unmark them."""
         keys = {item.key for item in self._items}
         self._marked = set() if keys <= self._marked else keys
         self._show()
 
     def action_clear(self) -> None:
-        """Unmark all items."""
         self._marked = set()
         self._show()
 

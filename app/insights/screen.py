@@ -160,7 +160,6 @@ class InsightsScreen(BaseScreen):
         self._reader = CoalescedTask(self._read, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
-        """Compose the period, the chart and the repositories, tables or a notice."""
         with Horizontal(id="insight-bar"):
             yield ChipBar(id="insight-spans")
             yield SteadyText(id="insight-extent")
@@ -175,7 +174,6 @@ class InsightsScreen(BaseScreen):
             yield self._tables
 
     def on_mount(self) -> None:
-        """Read the figures."""
         self._show_notice(Notice("◌", f"Counting the runs of {self._span.title}…", tone="busy"))
         self._name_spans()
         self._reader.ask()
@@ -217,7 +215,6 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide or dim the keys that have no effect now."""
         if action in {"export", "tables"}:
             return self._view is not None and bool(self._view.runs)
         if action in {"bar", "rows"}:
@@ -225,11 +222,9 @@ class InsightsScreen(BaseScreen):
         return super().check_action(action, parameters)
 
     def action_when(self) -> None:
-        """Show the next period."""
         self.action_span(SPANS[(SPANS.index(self._span) + 1) % len(SPANS)].name)
 
     def action_span(self, name: str) -> None:
-        """Show another period."""
         span = next(span for span in SPANS if span.name == name)
         if span != self._span:
             self._span = span
@@ -237,7 +232,6 @@ class InsightsScreen(BaseScreen):
             self._reader.ask()
 
     def action_tables(self) -> None:
-        """Switch between charts and tables."""
         self.query_one("#insights").toggle_class("-tables")
         self._list.focus()
         self.refresh_bindings()
@@ -249,12 +243,10 @@ class InsightsScreen(BaseScreen):
         self._chart.focus()
 
     def action_rows(self) -> None:
-        """Move the cursor to the repositories."""
         self._rows.focus()
 
     @work
     async def action_export(self) -> None:
-        """Ask for a file and write the figures."""
         view, day = self._view, self._engine.clock().astimezone()
         if view is None:
             return
@@ -270,7 +262,6 @@ class InsightsScreen(BaseScreen):
             self.session.notify(result)
 
     def action_refresh(self) -> None:
-        """Read the figures again and poll the service."""
         super().action_refresh()
         self._reader.ask()
 

@@ -179,7 +179,6 @@ class FileItem:
         )
 
     def cells(self, now: datetime) -> TableLine:
-        """Return the name and the counts."""
         del now
         return self._cells
 
@@ -230,12 +229,10 @@ class ChangesPart(SearchedPart):
         """The file and line for the cursor once the diff is read."""
 
     def compose(self) -> ComposeResult:
-        """Compose the files, and the diff below a search."""
         yield self._files
         yield self.search
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable actions without a target."""
         detail = self.subject.detail
         if action == "check_out":
             return detail is not None and self.subject.results.repositories.address(detail.run.repository) is not None
@@ -247,11 +244,9 @@ class ChangesPart(SearchedPart):
         return super().check_action(action, parameters)
 
     def action_step_file(self, step: int) -> None:
-        """Go to the next or the previous file."""
         self.body.action_file(step)
 
     def show(self) -> None:
-        """Read the change, unless the one on show is current."""
         # A change that is shown in part is read completely without starting again.
         if self.subject.version != self._shown:
             self.start(self._read, exclusive=True, group="change")
@@ -351,13 +346,11 @@ class ChangesPart(SearchedPart):
         self.body.go_to_line(path, line)
 
     def action_copy_hunk(self) -> None:
-        """Copy the hunk under the cursor."""
         if text := self.body.hunk_text():
             self.session.copy_as_is(text, f"The hunk ({plural(len(text.splitlines()), 'line')})")
 
     @work(exclusive=True, group="open file")
     async def action_open_file(self, in_pager: bool) -> None:
-        """Open a copy of the file in a program."""
         if self.body.file is None:
             return
         file, detail = self.body.changed(self.body.file), self.subject.detail
@@ -373,7 +366,6 @@ class ChangesPart(SearchedPart):
 
     @work(exclusive=True, group="pick")
     async def action_apply(self) -> None:
-        """Offer to apply the change to a checkout."""
         if (detail := self.subject.detail) is None or self._change is None:
             self.session.notify("There is no change to apply yet.")
         else:
@@ -381,7 +373,6 @@ class ChangesPart(SearchedPart):
 
     @work
     async def action_check_out(self) -> None:
-        """Offer to check the branch out."""
         if (detail := self.subject.detail) is not None:
             await self._offer(checkout_sheet(self.subject.results, detail))
 

@@ -52,11 +52,9 @@ class LogPart(SearchedPart):
         self._steps = StepLines("Press i for the raw log", colour=True)
 
     def compose(self) -> ComposeResult:
-        """Compose the lines below a search."""
         yield self.search
 
     def show(self) -> None:
-        """Read, and follow while the turn works."""
         turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
         if turn != self._shown:
             self._shown, self._offers_steps = turn, False
@@ -75,13 +73,11 @@ class LogPart(SearchedPart):
         self.body.changed()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable keys without effect; only steps have failures."""
         if action == "error":
             return bool(self.body.total and self.body.label)
         return bool(self.body.total) if action == "raw_log" else super().check_action(action, parameters)
 
     def action_raw_log(self) -> None:
-        """Switch between steps, or lines with short times, and the log as it is."""
         self.body.is_raw = not self.body.is_raw
         self.body.refresh()
         if self._offers_steps:
@@ -89,11 +85,9 @@ class LogPart(SearchedPart):
             self.start(self._follow, exclusive=True, group="log")
 
     def left(self) -> None:
-        """Stop following."""
         self.screen.workers.cancel_group(self.screen, "log")
 
     def tick(self, now: datetime) -> None:
-        """Report the number of lines, and since when the log had no new output."""
         spool, size = self._spool, self._whole
         extent = plural(spool.count, "line")
         if spool.begin:
@@ -111,7 +105,6 @@ class LogPart(SearchedPart):
         self.body.set_remark(pieces)
 
     def action_error(self) -> None:
-        """Go to the next step that failed."""
         self.search.seek(FAILED_STEP, 1)
 
     @on(LogView.EarlierRequested)

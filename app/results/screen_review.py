@@ -52,18 +52,15 @@ class ReviewPart(SearchedPart):
         self._shown: RunVersion | None = None
 
     def compose(self) -> ComposeResult:
-        """Compose the findings, and the text below a search."""
         yield self._findings
         yield self.search
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable stepping through a single review, or through no findings."""
         if action in {"open", "finding"}:
             return self._findings.row is not None
         return len(self._reviews) > 1 if action == "turn_to" else super().check_action(action, parameters)
 
     def show(self) -> None:
-        """Read the reviews, unless those on show are current."""
         self.start(self._read, exclusive=True, group="review")
 
     async def _read(self) -> None:
@@ -103,7 +100,6 @@ class ReviewPart(SearchedPart):
         self._lay_out()
 
     def action_turn_to(self, step: int) -> None:
-        """Show the next or the previous review."""
         if self._reviews:
             self._number = (self._number + step) % len(self._reviews)
             self._show()
@@ -136,7 +132,6 @@ class ReviewPart(SearchedPart):
             self.body.go_to(self._reviews[self._number].findings[int(row.key)].at)
 
     def action_finding(self, step: int) -> None:
-        """Go to the next or the previous finding."""
         positions = [finding.at for finding in self._reviews[self._number].findings][::step]
         here = step * self.body.source
         if (there := next((at for at in positions if step * at > here), None)) is not None:
@@ -144,6 +139,5 @@ class ReviewPart(SearchedPart):
 
     @on(LeadList.OptionSelected)
     def action_open(self) -> None:
-        """Open the finding under the cursor."""
         if self._findings.row is not None:
             self.post_message(self.FindingChosen(self._reviews[self._number].findings[int(self._findings.row.key)]))

@@ -132,12 +132,10 @@ class FileRows:
     hunks: "array[int]" = field(default_factory=lambda: array("i"))
 
     def add(self, left: int, right: int) -> None:
-        """Add a row."""
         self.left.append(left)
         self.right.append(right)
 
     def row_of(self, line: int) -> int | None:
-        """The row that shows a line of the patch."""
         return next((row for row in range(len(self.left)) if line in {self.left[row], self.right[row]}), None)
 
 
@@ -260,12 +258,10 @@ class DiffView(TextView):
         self.rows_came_into_view()
 
     def colour(self, file: int, old: Colours, new: Colours) -> None:
-        """Colour both sides of a file by their syntax."""
         self._colours[file] = old, new
         self.refresh()
 
     def go_to_file(self, file: int) -> None:
-        """Put the cursor on a file's name, at the top."""
         if file < len(self._starts):
             self.scroll_rows_to(self._starts[file])
             self.put_cursor(self._starts[file])
@@ -321,16 +317,13 @@ class DiffView(TextView):
         return "" if hunk is None else "\n".join(safe_line(self._raw(at)) for at in range(hunk.line, hunk.end))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable keys without effect."""
         return bool(self._starts) if action in ACTS else super().check_action(action, parameters)
 
     def action_file(self, step: int) -> None:
-        """Go to the next or previous file."""
         if self._starts:
             self.go_to_file(min(max(0, self._file_and_row(self.cursor)[0] + step), len(self._starts) - 1))
 
     def action_hunk(self, step: int) -> None:
-        """Go to the next or previous hunk, of another file if need be."""
         files = range(len(self._starts)) if step > 0 else range(len(self._starts) - 1, -1, -1)
         for file in files:
             hunks = self._files[file].hunks if file not in self._folded else ()
@@ -341,11 +334,9 @@ class DiffView(TextView):
                     return
 
     def action_fold(self) -> None:
-        """Fold the file under the cursor, or unfold it."""
         self._fold(self._folded ^ {self._file_and_row(self.cursor)[0]})
 
     def action_fold_all(self) -> None:
-        """Fold all files; unfold them where all are folded."""
         every = set(range(len(self._starts)))
         self._fold(set() if self._folded == every else every)
 
@@ -356,7 +347,6 @@ class DiffView(TextView):
         self.put_cursor(self._starts[file])
 
     def action_split(self) -> None:
-        """Show old and new side by side, or one below the other."""
         self._lay_out(not self.is_split)
 
     def _lay_out(self, split: bool | None) -> None:
@@ -370,19 +360,16 @@ class DiffView(TextView):
             self.put_cursor(self._starts[file] + 1 + (HEADING if place is None else place))
 
     def row_clicked(self, event: events.Click) -> None:
-        """Fold a file after a click on its name."""
         if self._file_and_row(self.cursor)[1] == HEADING and event.x < NUMBER:
             self.action_fold()
 
     def on_resize(self) -> None:
-        """Choose the layout for the new width."""
         if self._starts:
             self._lay_out(self._split)
         else:
             self.grew()
 
     def cursor_moved(self) -> None:
-        """Announce that the cursor entered another file."""
         file = self.file
         if file is not None and file != self._entered:
             self._entered = file
@@ -390,7 +377,6 @@ class DiffView(TextView):
         self.repaint_header()
 
     def rows_came_into_view(self) -> None:
-        """Ask for the colours of the files in view."""
         if self._starts:
             shown = self.visible_rows
             first, last = (self._file_and_row(row)[0] for row in (shown.start, max(shown.start, shown.stop - 1)))
@@ -401,7 +387,6 @@ class DiffView(TextView):
         self.repaint_header()
 
     def head(self) -> Sequence[TextPiece]:
-        """The file, and the commits between which it changed."""
         width = self.scrollable_content_region.width
         if not self._starts:
             return (TextPiece(f" {joined(self._about, width - 1)}", "quiet"),)
@@ -462,7 +447,6 @@ class DiffView(TextView):
         return Strip.join([gutter, self.panned(text, max(1, width - room), here)])
 
     def _heading(self, file: int, width: int) -> list[TextPiece]:
-        """A file's name, its counts, and whether it was renamed, added or deleted."""
         facts = self.changed(file)
         notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
         notes += [facts.kind] if facts.kind not in {"modified", "mode"} else []

@@ -60,7 +60,6 @@ class LogSpool(Struct, eq=False):
         return len(self._ends) + (bool(self._data) and self._data[-1:] != b"\n")
 
     def clear(self) -> None:
-        """Drop all lines, before another turn's log is shown."""
         with self._lock:
             self.begin = self.end = self._first = 0
             self._data, self._ends = bytearray(), array("q")
@@ -170,7 +169,6 @@ class LogView(TextView):
         return self.cursor >= self.total - 1
 
     def set_remark(self, about: Sequence[TextPiece]) -> None:
-        """Show a remark above the lines."""
         if about != self._about:
             self._about = about
             self.repaint_header()
@@ -186,26 +184,21 @@ class LogView(TextView):
             self.put_cursor(self.total - 1)
 
     def rows_came_into_view(self) -> None:
-        """Ask for more near the beginning."""
         if self.total and self._lines.begin and self.visible_rows.start < NEAR:
             self.post_message(self.EarlierRequested())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable keys without effect."""
         return bool(self.total) if action in {"last", "wrap"} else super().check_action(action, parameters)
 
     def action_first(self) -> None:
-        """Go to the log's first line."""
         super().action_first()
         if self._lines.begin:
             self.post_message(self.EarlierRequested(up_to_first=True))
 
     def head(self) -> Sequence[TextPiece]:
-        """The remark about the log."""
         return self._about
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """A line, with a mark if its step failed."""
         is_failed = self.label and not self._part and FAILED_STEP.match(self._lines.line(index))
         mark = TextPiece("✗ ", "bad") if is_failed else TextPiece(" " * GUTTER)
         room = max(1, width - GUTTER)
@@ -220,25 +213,21 @@ class LogView(TextView):
         return raw if self.is_raw else short_time(raw)
 
     def find(self, pattern: Pattern[bytes], begin: int, step: int) -> int | None:
-        """The next held line that matches."""
         return self._lines.find(pattern, begin, step)
 
     # Wrapped lines: a row is still a line, and takes as many lines of the view as it needs.
 
     def action_wrap(self) -> None:
-        """Wrap long lines, or cut them off."""
         self._wraps, self._x, self._part = not self.wraps, 0, 0
         self.resize_to(self.total)
         self.put_cursor(self.cursor)
 
     def resize_to(self, total: int) -> None:
-        """Make room for this many lines."""
         super().resize_to(total)
         if self.wraps and total:
             self.virtual_size = Size(0, HEADER + self._top_above(total - 1) + super().page)
 
     def on_resize(self) -> None:
-        """Wrap for the new width."""
         if self.wraps:
             self.resize_to(self.total)
             self.put_cursor(self.cursor)
@@ -265,7 +254,6 @@ class LogView(TextView):
 
     @property
     def page(self) -> int:
-        """The number of rows that fit."""
         lines = super().page
         return max(1, self.row_at(lines) - self.scroll_offset.y) if self.wraps else lines
 

@@ -254,11 +254,9 @@ class ReviewView(TextView):
         self._about: tuple[str, Sequence[str]] = "", ()
 
     def cursor_moved(self) -> None:
-        """Announce the line under the cursor."""
         self.post_message(self.Moved())
 
     def set_heading(self, name: str, about: Sequence[str]) -> None:
-        """Name the review above its lines, with a remark."""
         self._about = name, about
         self.repaint_header()
 
@@ -280,21 +278,17 @@ class ReviewView(TextView):
         return self._lines[self.cursor].source if self._lines else 0
 
     def on_resize(self) -> None:
-        """Request the lines for this width."""
         self.post_message(self.LayoutRequested())
 
     def head(self) -> Sequence[TextPiece]:
-        """The review's name and remark."""
         name, about = beside(*self._about, self.scrollable_content_region.width - 4)
         return TextPiece(f" {name}", "accent"), TextPiece(f"   {about}", "quiet")
 
     def draw(self, index: int, width: int, ground: str) -> Strip:
-        """Draw one line."""
         pieces = self.lit(self._lines[index].pieces)
         if ground:  # The cursor is visible in code as well.
             pieces = [piece if piece.ground == "match" else piece._replace(ground="") for piece in pieces]
         return self.panned((TextPiece(" "), *pieces), width, ground)
 
     def texts(self, row: int) -> tuple[bytes]:
-        """The line's text, for searches."""
         return ("".join(piece.text for piece in self._lines[row].pieces).encode(),)
