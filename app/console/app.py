@@ -30,7 +30,7 @@ from app.console.session import (
     ShownNotice,
     SwitchProfile,
 )
-from app.console.terminal import KeepFrame, keep_frames, window_title
+from app.console.terminal import KeepFrame, keep_last_frame, window_title
 from app.console.themes import DEFAULT, begin_with_theme, keep_preferences
 from app.engine.text import safe_text
 from app.profiles import Profile, Settings
@@ -119,7 +119,7 @@ class RunwardenApp(BaseApp[None]):
         self.clock = clock
         self.engines = engines
         self._is_switching = False
-        self._keep_frame_now: Callable[[], None] = lambda: None
+        self._first_profile = profile.name
         self._visited: deque[VisitedScreen] = deque(maxlen=MAX_VISITED)
         self.following: RunFollower | None = None
         """None: the engine is not open yet."""
@@ -136,8 +136,6 @@ class RunwardenApp(BaseApp[None]):
     def on_mount(self) -> None:
         if self.terminal is not None and self.modes_before is not None:
             self.terminal.attrs_before = self.modes_before
-        if self.keep_frame is not None:
-            self._keep_frame_now = keep_frames(self, self.keep_frame, lambda: self.session.profile.name)
         self.screen_change_signal.subscribe(self, self._hide_toasts_below)
         if self.settings.keys or any(command.key for command in self.settings.commands):
             from app.console.keymap import report_mistakes
@@ -311,7 +309,9 @@ class RunwardenApp(BaseApp[None]):
     def exit(self, *arguments: Any, **options: Any) -> None:
         """End the app; the next start begins with a picture of the current screen."""
         try:
-            self._keep_frame_now()
+            # The next start begins with the first profile again.
+            if self.keep_frame is not None and self.session.profile.name == self._first_profile:
+                keep_last_frame(self, self.keep_frame, self._first_profile)
         finally:
             super().exit(*arguments, **options)
 

@@ -43,10 +43,6 @@ SENT: Final = "sent to the terminal's clipboard"
 """A terminal does not report whether the text arrived."""
 KeepFrame = Callable[[Sequence[int], str, Sequence[str]], None]
 """Keeps a frame for a window size: a title that the time is appended to, and the rows below it."""
-LOOK_S: Final = 5.0
-"""Seconds between two checks whether a frame is due."""
-EVERY_S: Final = 120.0
-"""Seconds between two frames; rendering one takes about as long as answering a key."""
 ESCAPE_S: Final = constants.ESCAPE_DELAY + 0.01
 """After this long without input, the parser stops waiting for the rest of a sequence."""
 _DIM: Final = Style(dim=True)
@@ -78,33 +74,18 @@ def window_title(vitals: Vitals) -> str:
     return safe_text(f"{lost}{words or 'runwarden'} · {profile}", limit=MAX_TITLE)
 
 
-def keep_frames(app: App[Any], keep: KeepFrame, profile: Callable[[], str]) -> Callable[[], None]:
-    """Keep a frame every two minutes, so that a killed console leaves one too; return a function that keeps one now.
-
-    Only runs of the current profile are kept: the next start begins with it.
-    """
-    first, due_s = profile(), 0.0
-
-    def keep_now() -> None:
-        nonlocal due_s
-        on_runs = app.is_running and app.current_mode == "runs" and len(app.screen_stack) == 1
-        # At the very start there is no table yet, and an empty one is not worth keeping.
-        if profile() != first or not (on_runs and any(table.window.runs for table in app.screen.query(RunTable))):
-            return
-        if strips := app.screen._compositor.render_strips():  # noqa: SLF001 — Textual has no public method for it
-            due_s = time.monotonic() + EVERY_S
-            style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
-            title = Segment(f" runwarden  {safe_text(first, limit=28)}   ◌ ", style + _DIM)
-            # No closing code: the time is appended in the same colours.
-            head = Strip([title]).render(app.console).removesuffix("\x1b[0m")
-            keep(app.size, head, ["", *(strip.apply_style(_DIM).render(app.console) for strip in strips[1:])])
-
-    def look() -> None:
-        if time.monotonic() > due_s:
-            keep_now()
-
-    app.set_interval(LOOK_S, look)
-    return keep_now
+def keep_last_frame(app: App[Any], keep: KeepFrame, profile: str) -> None:
+    """Keep the list of runs, if it is on the screen, for the next start."""
+    on_runs = app.is_running and app.current_mode == "runs" and len(app.screen_stack) == 1
+    # At the very start there is no table yet, and an empty one is not worth keeping.
+    if not (on_runs and any(table.window.runs for table in app.screen.query(RunTable))):
+        return
+    if strips := app.screen._compositor.render_strips():  # noqa: SLF001 — Textual has no public method for it
+        style = next((segment.style for segment in strips[0] if segment.style is not None), Style.null())
+        title = Segment(f" runwarden  {safe_text(profile, limit=28)}   ◌ ", style + _DIM)
+        # No closing code: the time is appended in the same colours.
+        head = Strip([title]).render(app.console).removesuffix("\x1b[0m")
+        keep(app.size, head, ["", *(strip.apply_style(_DIM).render(app.console) for strip in strips[1:])])
 
 
 _PLACE: Final = re.compile(r"\x1b\[(\d+);(\d+)H")
