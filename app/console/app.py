@@ -148,12 +148,8 @@ class RunwardenApp(BaseApp[None]):
         if self._theme_problem:
             self.session.notify(f"The console uses the theme {DEFAULT}: {self._theme_problem}", severity="warning")
             # Stored as the user's choice, so the warning appears once.
-            configured = self.settings.console.theme
-            self.run_worker(
-                partial(
-                    keep_preferences, self.settings, lambda known: replace(known, theme=DEFAULT, configured=configured)
-                )
-            )
+            choice = partial(replace, theme=DEFAULT, configured=self.settings.console.theme)
+            self.run_worker(partial(keep_preferences, self.settings, choice), thread=True)
         self._open_soon()
 
     def _open_soon(self) -> None:

@@ -18,7 +18,6 @@ from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
 from app.profiles.settings import RUN_PLACEHOLDERS
 from storage import RunwardenError
-from storage.records import Run
 from widgets.kit import hidden
 
 DEADLINE_S: Final = 60.0
@@ -40,15 +39,6 @@ def own_bindings(commands: Sequence[UserCommand]) -> list[Binding]:
         for n, command in enumerate(commands)
         if command.key
     ]
-
-
-def placeholder_values(profile: str, base_url: str, run: Run | None) -> dict[str, str]:
-    """The values of a template's placeholders."""
-    known = {"profile": profile, "base_url": base_url}
-    if run is not None:
-        label = run.repository.label
-        known |= {"run_id": run.run_id, "repository": label, "branch": run.branch_name, "status": run.status}
-    return known
 
 
 def filled_in(argv: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:
@@ -112,10 +102,20 @@ async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:
     """Run a command on the run in focus and report how it ended, or why it did not start."""
     session, profile = screen.session, screen.acting_profile
     name = safe_text(command.name, limit=60)
+    values = {"profile": profile.name, "base_url": profile.base_url}
     try:
-        needs_run = set(RUN_PLACEHOLDERS).intersection(_PLACEHOLDER.findall("\n".join(command.argv)))
-        run = await _run_in_focus(screen) if needs_run else None
-        argv = filled_in(command.argv, placeholder_values(profile.name, profile.base_url, run))
+        if set(RUN_PLACEHOLDERS).intersection(_PLACEHOLDER.findall("\n".join(command.argv))):
+            engine, ids = screen.acting_engine, screen.chosen_ids
+            if len(ids) > 1:
+                session.notify(
+                    f"{name}: {len(ids):,} runs are marked: it is run on one. esc unmarks them.", severity="error"
+                )
+                return
+            detail = None if isinstance(engine, str) or not ids else await engine.cache.detail(ids[0])
+            if detail is not None:
+                run, label = detail.run, detail.run.repository.label
+                values |= {"run_id": run.run_id, "repository": label, "branch": run.branch_name, "status": run.status}
+        argv = filled_in(command.argv, values)
         if command.confirm:
             text = [Content(safe_text(shlex.join(argv), limit=2_000))]
             sheet = ConfirmSheet(f"Run: {name}", text, verb="Run it", leaving="Don't run it")
@@ -146,11 +146,3 @@ async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:
         session.notify(f"✗ {name} timed out; terminal = true removes the limit", severity="error")
     else:
         session.notify(f"✗ {name} ended with {code}{output}", severity="error")
-
-
-async def _run_in_focus(screen: BaseScreen) -> Run | None:
-    engine, ids = screen.acting_engine, screen.chosen_ids
-    if len(ids) > 1:
-        raise CommandUnusableError(f"{len(ids):,} runs are marked: it is run on one. esc unmarks them.")
-    detail = None if isinstance(engine, str) or not ids else await engine.cache.detail(ids[0])
-    return detail.run if detail is not None else None

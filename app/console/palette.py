@@ -171,7 +171,7 @@ class ConsoleCommands(Provider):
         self._keep(partial(replace, theme=name, configured=self._session.settings.console.theme))
 
     def _keep(self, change: Callable[[UserPreferences], UserPreferences]) -> None:
-        self._below.run_worker(partial(keep_preferences, self._session.settings, change))
+        self._below.run_worker(partial(keep_preferences, self._session.settings, change), thread=True)
 
 
 def _line(name: Content, command: PaletteCommand) -> Content:

@@ -355,10 +355,8 @@ class InboxFeed:
         self._read_at: datetime | None = None
         self._failed = 0
         """The number of failed runs at the last reading."""
-        self._reader = CoalescedTask(self._read, session.app.run_worker)
-
-    def ask(self) -> None:
-        self._reader.ask()
+        self.ask = CoalescedTask(self._read, session.app.run_worker).ask
+        """Reads the items again."""
 
     def use_automations(self, automations: "Sequence[Rule]") -> None:
         """Use these rules from now on: they were just written into the configuration."""

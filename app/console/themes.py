@@ -1,6 +1,5 @@
 """The console's themes, and what a user chose for all profiles: theme and recent choices of the palette."""
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -186,15 +185,11 @@ def read_preferences(settings: Settings) -> UserPreferences:
     return preferences if preferences.version == _VERSION else UserPreferences()
 
 
-async def keep_preferences(settings: Settings, change: Callable[[UserPreferences], UserPreferences]) -> None:
-    """Update the file; if it cannot be written, the choice lasts until the console closes."""
-
-    def write() -> None:
-        path = data_root(settings) / _FILE
-        with suppress(OSError), alone(path.parent):
-            before = read_preferences(settings)
-            if (after := change(before)) != before:
-                with replacing(path) as file:
-                    file.write(msgspec.json.format(msgspec.json.encode(after), indent=1).decode())
-
-    await asyncio.to_thread(write)
+def keep_preferences(settings: Settings, change: Callable[[UserPreferences], UserPreferences]) -> None:
+    """Update the file, in a thread; if it cannot be written, the choice lasts until the console closes."""
+    path = data_root(settings) / _FILE
+    with suppress(OSError), alone(path.parent):
+        before = read_preferences(settings)
+        if (after := change(before)) != before:
+            with replacing(path) as file:
+                file.write(msgspec.json.format(msgspec.json.encode(after), indent=1).decode())

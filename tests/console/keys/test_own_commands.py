@@ -7,15 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.console.own_commands import CommandUnusableError, filled_in, placeholder_values, run_beside
+from app.console.own_commands import CommandUnusableError, filled_in, run_beside
 from app.console.sheets import ConfirmSheet
 from app.profiles import UserCommand
-from storage.records import Repository, Run
 from tests.console.conftest import Staged
 from tests.waiting import until
 
-RUN = Run("run_1", "failed", "agent/flaky-retry", Repository.parse("acme/api"), None, None, "{}")
-KNOWN = placeholder_values("acme", "https://api.example.com/v1", RUN)
+KNOWN = {"run_id": "run_1", "repository": "acme/api", "branch": "agent/flaky-retry", "status": "failed"}
 
 
 @pytest.mark.parametrize(
