@@ -36,6 +36,8 @@ class DatabaseThread:
     name: str
     damage_fix: str
     """The fix for a damaged file."""
+    moved_fix: str = ""
+    """The fix for a file that was moved or deleted."""
     interruptible: bool = False
     """Cancelling an awaiting task stops its running statement: for readers only."""
     on_damage: Callable[[], None] | None = None
@@ -87,7 +89,7 @@ class DatabaseThread:
 
     def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
         if self._is_ended:
-            raise self._closed_error()
+            raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
         # An event loop returns its own futures unchanged.
         return asyncio.get_running_loop().run_in_executor(self, call)  # type: ignore[arg-type]
 
@@ -110,17 +112,14 @@ class DatabaseThread:
                 del settle
             del job, future, call  # Otherwise the result would be kept until the next job.
 
-    def _closed_error(self) -> StorageClosedError:
-        return StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
-
-    def check_place(self, fix: str) -> None:
+    def check_place(self) -> None:
         """Check that the file is still there, at the path that other processes use.
 
         Raises:
             DatabaseUnopenableError: It was moved or deleted, or another file replaced it.
         """
         if self.has_moved:
-            raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {fix}", path=self.path)
+            raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {self.moved_fix}", path=self.path)
 
     @property
     def has_moved(self) -> bool:
@@ -136,7 +135,7 @@ class DatabaseThread:
     def _work(self, ticket: object, job: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection
         if connection is None:
-            raise self._closed_error()
+            raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
         with self._guard:
             self._running = ticket
         try:
@@ -217,16 +216,13 @@ def writes(query: _Query[P, T]) -> _Method[P, T]:
 
 
 def writes_now(
-    query: Callable[Concatenate[sqlite3.Connection, datetime, P], T], *, moved_fix: str = ""
+    query: Callable[Concatenate[sqlite3.Connection, datetime, P], T], *, checks_place: bool = False
 ) -> _Method[P, T]:
-    """The same as `writes`; the query also gets the time, which is read once no other process can write.
-
-    With a `moved_fix`, nothing is written to a file that was moved or deleted: the error has that fix.
-    """
+    """The same as `writes`; the query also gets the time, which is read once no other process can write."""
 
     async def method(database: ThreadedStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        if moved_fix:
-            database.writer.check_place(moved_fix)
+        if checks_place:
+            database.writer.check_place()
         return await database.write(lambda connection: query(connection, database.clock(), *args, **kwargs))
 
     return method

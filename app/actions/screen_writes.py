@@ -136,7 +136,7 @@ class ContinueRunForm(ActionForm):
         self._previous = next((text for text in reversed(instructions) if text), "")
         now = self.engine.clock()
         messages = tuple(map(turn_of, sent))
-        self._conversation.show(messages, reported, now, now + await self.engine.cache.run_clock_ahead())
+        self._conversation.show(messages, reported, now, now + (await self.engine.cache.budget()).clock_ahead)
         detail, finals = await self.engine.cache.detail(self._run.run_id), await self.engine.cache.final_statuses()
         states = [] if detail is None else [detail.run.status]
         states += [turn.state for turn in reported.turns[-1:]] if isinstance(reported, RunTurns) else []

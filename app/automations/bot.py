@@ -215,7 +215,7 @@ class Bot:
             wait_s = STANDBY_S
             runner, dispatcher = self._runner, self._dispatcher
             with self._reporting("automations"):
-                self.state.check_place()
+                self.state.writer.check_place()
                 holds = await self.state.acquire_lease(LEASE, self._owner, LEASE_S)
                 if holds != self.is_working:
                     self.is_working = holds

@@ -74,7 +74,7 @@ async def replay(
         return results[run_id]
 
     cache, kinds, reached_at = engine.cache, {type(rule.on) for rule in rules}, since
-    ahead = await cache.run_clock_ahead()
+    ahead = (await cache.budget()).clock_ahead
     complete_since = (await cache.coverage()).complete_since
     batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
     incidents = IncidentReader.of(cache, engine.settings, engine.profile)

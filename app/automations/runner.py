@@ -374,7 +374,7 @@ class Runner:
         last_run = await cache.detail(await self.state.last_result(rule.name, conversation) or "")
         if rule.overlap == "queue" and last_run is not None and last_run.run.updated_at is not None:
             # It is late only since the run that it waited for has ended.
-            ended_at = last_run.run.updated_at - await cache.run_clock_ahead()
+            ended_at = last_run.run.updated_at - (await cache.budget()).clock_ahead
             occurrence = replace(occurrence, at=max(occurrence.at, ended_at))
 
         def verdict(past: RuleHistory) -> Verdict:

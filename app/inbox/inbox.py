@@ -143,7 +143,7 @@ class Inbox:
 
     async def _runs(self, now: datetime, incidents: Sequence[Incident], stuck_runs: Sequence[StuckRun]) -> list[Cause]:
         cache = self.engine.cache
-        ahead = await self.engine.cache.run_clock_ahead()
+        ahead = (await self.engine.cache.budget()).clock_ahead
         condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
         rows = await cache.rows(condition, RunSort(), offset=0, limit=MAX_RUNS)
         # A retried failure needs no attention: the retry is a separate run.

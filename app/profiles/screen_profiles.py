@@ -207,7 +207,7 @@ class AllProfilesScreen(RunActions):
             return
         merged, now = MergedCaches({name: engine.cache for name, engine in self._open.items()}), self.session.clock()
         for name, engine in self._open.items():
-            vitals, ahead = self._vitals[name], await engine.cache.run_clock_ahead()
+            vitals, ahead = self._vitals[name], (await engine.cache.budget()).clock_ahead
             link = vitals.runs_link if isinstance(vitals, Vitals) else None
             as_of = link.last_ok_at if link is not None and link.is_failing else None
             self.table.profile_times[name] = ahead, None if as_of is None else as_of + ahead

@@ -278,9 +278,10 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     if pull:
         async with opened(invocation, run_id) as (results, detail):
             turns = require(await results.turns(detail))
-        address = turns.pull_request
+        pulls = [posting for posting in turns.postings if posting.kind == "pull_request"]
+        address = next((posting.url for posting in pulls if posting.url), None)
         if address is None:
-            owed = next((f": {posting}" for posting in turns.postings if posting.kind == "pull_request"), "")
+            owed = f": {pulls[0]}" if pulls else ""
             raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}{owed}.")
     else:
         async with invocation.engine(needs_token=False) as engine:

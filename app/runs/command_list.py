@@ -180,7 +180,7 @@ async def _opened(
     run_filter(**filters)  # Mistakes are reported before anything is opened.
     async with invocation.files() if is_cached else invocation.engine(needs_token=True, is_live=True) as engine:
         # Relative times use the service's clock, as far as its offset is known.
-        condition = run_filter(**filters, now=engine.clock() + await engine.cache.run_clock_ahead())
+        condition = run_filter(**filters, now=engine.clock() + (await engine.cache.budget()).clock_ahead)
         yield _RunList(engine, condition, limit, is_cached)
 
 

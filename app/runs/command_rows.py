@@ -144,7 +144,7 @@ async def views(
     engine: "Engine | ProfileFiles", runs: Sequence[Run], continued: Mapping[str, str] | None = None
 ) -> tuple[RunDocument, ...]:
     """These runs with the data of cache and ledger; `continued` is as of `continued_from`."""
-    ahead = await engine.cache.run_clock_ahead()
+    ahead = (await engine.cache.budget()).clock_ahead
     now = engine.clock() + ahead
     stuck = await engine.cache.stuck()
     details = await engine.cache.details([run.run_id for run in runs])

@@ -408,7 +408,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     if (detail := await cache.detail(run_id)) is None:
         return None
     # By the service's clock, like all other times of a run.
-    ahead = await cache.run_clock_ahead()
+    ahead = (await cache.budget()).clock_ahead
     seen = replace(detail, first_seen_at=detail.first_seen_at + ahead, last_seen_at=detail.last_seen_at + ahead)
     actions = await ledger.for_run(run_id)
     retried = await ledger.results([retry_key(detail.run)] if detail.run.status == "failed" else [])

@@ -28,7 +28,7 @@ from app.api.requests import RunQuery
 from app.engine.events import Announce, BackfillMoved, RunsChanged
 from app.profiles import HistorySettings
 from app.sync.runs import RunSync
-from app.sync.walk import SECOND, TICK, Order, RunReader, StoredPage, are_within
+from app.sync.walk import SECOND, TICK, Order, RunReader, StoredPage, Walk, are_within
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Coverage, CoverageGap, RunChanges, RunFilter
@@ -406,7 +406,7 @@ class Backfill:
         return True
 
     async def _walk_from_top(self, reader: RunReader, missing: Missing, effort: Effort) -> bool:
-        walk = self._runs.begin_walk(Coverage())
+        walk = Walk(self._runs.clock(), None)
         before = await missing()
         try:
             async for stored in reader.read():

@@ -13,7 +13,7 @@ from app.api.budget import Priority
 from app.api.errors import EndlessListError, RejectedError
 from app.api.requests import ALL_RUNS, RunQuery
 from app.sync.runs import RunSync
-from app.sync.walk import SECOND, Order
+from app.sync.walk import SECOND, Order, Walk
 from storage.records import CANCELLED, Repository, Run, RunFilter, RunPage
 
 
@@ -42,7 +42,9 @@ class Listing(Struct, frozen=True):
         size = most if limit is None or applied != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()
-        walk = self.runs.begin_walk(await self.runs.cache.coverage()) if query == ALL_RUNS else None
+        walk = None
+        if query == ALL_RUNS:
+            walk = Walk(self.runs.clock(), next(iter((await self.runs.cache.coverage()).ranges), None))
         async for stored in self.runs.reader.read(query, size=size):
             if walk is not None:
                 await self.runs.claim(walk, stored)

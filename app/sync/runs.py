@@ -26,7 +26,7 @@ from app.api.requests import RunQuery
 from app.engine.events import Announce, LinkChanged, RunsChanged
 from app.sync.walk import SECOND, ReadFailureFacts, RunReader, StoredPage, Walk, dates_are_creations
 from storage.cache.cache import Cache
-from storage.records import ACTIVE_STATUSES, CLOCK_STEP, ActiveRun, Coverage, PollOutcome, Presence, Run, RunChanges
+from storage.records import ACTIVE_STATUSES, CLOCK_STEP, ActiveRun, PollOutcome, Presence, Run, RunChanges
 from storage.records.activity import Subject
 from storage.records.results import FailureFacts, RunTurns, Unavailable
 from storage.state import State
@@ -182,10 +182,6 @@ class RunSync:
 
     # The list, from its newest run down
 
-    def begin_walk(self, coverage: Coverage) -> Walk:
-        """Begin a walk from the newest run downwards."""
-        return Walk(self.clock(), next(iter(coverage.ranges), None))
-
     async def claim(self, walk: Walk, stored: StoredPage) -> bool:
         """Add the walk's next page and record the range that it completes; return whether the rest is known.
 
@@ -218,7 +214,7 @@ class RunSync:
         """Read the newest page; the very first time, enough pages to fill the screen."""
         coverage = await self.cache.coverage()
         is_first = not coverage.ranges and not coverage.is_disordered
-        walk = self.begin_walk(coverage)
+        walk = Walk(self.clock(), next(iter(coverage.ranges), None))
         most = self.first_runs if is_first else HEAD_RUNS
         pages = 0
         with suppress(EndlessListError):

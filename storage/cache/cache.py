@@ -166,7 +166,6 @@ class Cache(ThreadedStore):
     unwalked = reads(coverage_queries.unwalked)
     budget = reads(poll_queries.budget)
     run_clock = reads(poll_queries.run_clock)
-    run_clock_ahead = reads(poll_queries.run_clock_ahead)
     final_statuses = reads(read_runs.final_statuses)
     unsettled_statuses = reads(read_runs.unsettled_statuses)
     place = reads(coverage_queries.place)

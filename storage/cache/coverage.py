@@ -139,7 +139,7 @@ def coverage(connection: sqlite3.Connection) -> Coverage:
             ranges=records(CoverageRange, rows),
             as_of=from_us_or_none(rows[0][2]) if rows else None,
             first_run_at=from_us_or_none(first_us),
-            is_disordered=is_disordered(connection),
+            is_disordered=load_note(connection, "out_of_order") is not None,
             dropped=scalar(connection, "SELECT dropped FROM links WHERE subject = 'runs'") or 0,
         )
 
@@ -198,11 +198,6 @@ def has_no_results(connection: sqlite3.Connection, now: datetime) -> bool:
     """Whether the service was found within the last day to offer no results."""
     noted_at = from_us_or_none(load_note(connection, "no_results_us"))
     return noted_at is not None and abs(now - noted_at) < REMEMBERED
-
-
-def is_disordered(connection: sqlite3.Connection) -> bool:
-    """Whether the service's list was out of order when it was last read."""
-    return load_note(connection, "out_of_order") is not None
 
 
 def store_note(connection: sqlite3.Connection, name: str, value: int) -> None:

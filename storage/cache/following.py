@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from storage.cache import stuck
 from storage.cache.coverage import load_note
-from storage.cache.polls import run_clock_ahead
+from storage.cache.polls import budget
 from storage.cache.questions import due
 from storage.cache.read_runs import COLUMNS, row_of
 from storage.cache.run_sql import FINAL_SQL
@@ -82,7 +82,7 @@ def save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime
 def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, limit: int = 1_000) -> StatusChanges:
     """Changes of status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
     with snapshot(connection):
-        ahead = run_clock_ahead(connection)
+        ahead = budget(connection).clock_ahead
         here = _watermark(connection)
         moved = connection.execute(
             f"SELECT {_RUN}, t.old, t.new, t.at_us, t.after_us, {_REST}, t.new IN ({FINAL_SQL})"

@@ -7,7 +7,7 @@ from typing import Final, get_args
 
 from msgspec.structs import asdict
 
-from storage.cache.coverage import is_disordered
+from storage.cache.coverage import load_note
 from storage.database import execute
 from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import BudgetState, PollSpan, Subject
@@ -90,13 +90,8 @@ def run_clock(connection: sqlite3.Connection) -> RunClock:
     """The clock that dates the runs, as far as it is known."""
     state = budget(connection)
     # If the list is out of order, its times may be local times.
-    is_known = bool(state.clock_heard) and not is_disordered(connection)
+    is_known = bool(state.clock_heard) and load_note(connection, "out_of_order") is None
     return RunClock(timedelta(seconds=state.clock_ahead_s), is_known=is_known)
-
-
-def run_clock_ahead(connection: sqlite3.Connection) -> timedelta:
-    """How far the runs' times are ahead of our clock."""
-    return budget(connection).clock_ahead
 
 
 def polls(

@@ -7,7 +7,7 @@ from math import ceil
 from operator import attrgetter
 from typing import Final
 
-from storage.cache.polls import run_clock_ahead
+from storage.cache.polls import budget
 from storage.cache.read_runs import final_statuses
 from storage.cache.run_sql import FINAL_SQL, GOING_SQL, RANK
 from storage.cache.schema import make_index
@@ -83,7 +83,7 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
     flagged: dict[int, str] = dict(connection.execute(sql).fetchall())
     seen = f"SELECT id FROM runs WHERE {GOING_SQL} AND presence = 'current'"
     connection.execute(f"DELETE FROM watched WHERE run NOT IN ({seen})")
-    ahead_us = run_clock_ahead(connection) // _US
+    ahead_us = budget(connection).clock_ahead // _US
     bound = {"ahead": ahead_us, "gap": MAX_GAP // _US, "floor": round(FLOOR_US * HOLD)}
     connection.execute(_WATCH, bound)
     if candidates := connection.execute(_CANDIDATES, bound).fetchall():
@@ -114,7 +114,7 @@ def stuck_runs(connection: sqlite3.Connection) -> tuple[StuckRun, ...]:
         " FROM stuck AS s JOIN runs AS r ON r.id = s.run JOIN sightings AS g ON g.id = r.id"
         " ORDER BY s.active_since_us, r.run_id LIMIT 200"
     )
-    return records(StuckRun, execute(connection, sql, run_clock_ahead(connection) // _US))
+    return records(StuckRun, execute(connection, sql, budget(connection).clock_ahead // _US))
 
 
 def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStuck, ...]:
@@ -124,7 +124,7 @@ def past_stuck(connection: sqlite3.Connection, since: datetime) -> tuple[PastStu
     """
     with snapshot(connection):
         finals = final_statuses(connection)
-        ahead_us = run_clock_ahead(connection) // _US
+        ahead_us = budget(connection).clock_ahead // _US
         long_runs = connection.execute(
             "SELECT r.id, r.run_id, r.repository, r.branch, r.created_us, r.first_status, r.first_at_us, g.asked_us + ?"
             " FROM runs AS r JOIN sightings AS g ON g.id = r.id WHERE r.took_us > ? AND r.created_us > ?"

@@ -135,7 +135,8 @@ class Ledger(ThreadedStore):
             StorageError: It cannot be opened, or nothing of it can be read.
         """
         try:
-            thread = await DatabaseThread(path, "ledger", DAMAGE_FIX).start(partial(open_durable, path, SCHEMA))
+            thread = DatabaseThread(path, "ledger", DAMAGE_FIX, MOVED_FIX)
+            await thread.start(partial(open_durable, path, SCHEMA))
             return cls(thread, author=author, clock=clock)
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
             thread = await DatabaseThread(path, "ledger", DAMAGE_FIX).start(partial(connect_to_read, path, problem))
@@ -158,7 +159,7 @@ class Ledger(ThreadedStore):
             AlreadyDoneError: An organization was created for the address, and this may not be another one.
             DatabaseUnopenableError: The file was moved or deleted under this process.
         """
-        self.writer.check_place(MOVED_FIX)
+        self.writer.check_place()
         await self.adopt_orphans()  # The writes of a dead process must not block.
         entry = replace(entry, author=self._author)
         return await self._enter(entry, this_process(), supersedes, again=again)

@@ -231,11 +231,6 @@ class RunTurns(Struct, frozen=True):
     """The address of the run's page at the service; None: it has none, or reports none."""
 
     @property
-    def pull_request(self) -> str | None:
-        """The address of the run's pull request."""
-        return next((posting.url for posting in self.postings if posting.kind == "pull_request" and posting.url), None)
-
-    @property
     def notable_postings(self) -> tuple[PostingStatus, ...]:
         """The postings worth a line: the pull request, and any that is missing."""
         return tuple(item for item in self.postings if item.kind == "pull_request" or item.state != "posted")

@@ -75,7 +75,7 @@ SCHEMA: Final = Schema(
     newer_fix="Install that version again: what it claimed must not be claimed a second time.",
     damage_fix=DAMAGE_FIX,
 )
-_FIX: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
+_MOVED_FIX: Final = "Put it back, or end Runwarden and start it again: then every automation looks forward only."
 
 
 def version(connection: sqlite3.Connection) -> int:
@@ -100,20 +100,13 @@ class State(ThreadedStore):
             StorageError: It cannot be opened, or is damaged; the message has the fix.
         """
         check_locks(path)
-        thread = await DatabaseThread(path, "state", DAMAGE_FIX).start(partial(open_durable, path, SCHEMA))
+        thread = DatabaseThread(path, "state", DAMAGE_FIX, _MOVED_FIX)
+        await thread.start(partial(open_durable, path, SCHEMA))
         return cls(thread, thread, clock)
 
-    def check_place(self) -> None:
-        """Check that the file was not moved or deleted.
-
-        Raises:
-            StorageError: It was: other processes do not see its claims, and would act a second time.
-        """
-        self.writer.check_place(_FIX)
-
-    decide = writes_now(decisions.enter, moved_fix=_FIX)
-    queue_once = writes_now(decisions.queue_once, moved_fix=_FIX)
-    decide_again = writes_now(decisions.decide_again, moved_fix=_FIX)
+    decide = writes_now(decisions.enter, checks_place=True)
+    queue_once = writes_now(decisions.queue_once, checks_place=True)
+    decide_again = writes_now(decisions.decide_again, checks_place=True)
     change_outcome = writes_now(decisions.change_outcome)
     answer = writes_now(decisions.answer)
     settle = writes_now(decisions.settle)

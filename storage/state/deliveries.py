@@ -28,6 +28,7 @@ _ALERT: Final = f"{_SUBJECT}, key, body, at_us, entered_us"
 _PROBLEM: Final = f"{_SUBJECT}, first_us, last_us, newest_us, count"
 _DELIVERY: Final = "id, message_json, made_us, attempts, outcome, coalesce(error, ''), origin"
 
+_OUTCOME: Final = "SELECT outcome FROM alerts WHERE key = ?"
 _FORGET_ALERTS: Final = "DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL"
 _ENTER: Final = f"INSERT INTO alerts ({_ALERT}, outcome) VALUES ({', '.join('?' * 11)}) ON CONFLICT (key)"
 
@@ -48,7 +49,7 @@ def claim_alerts(
     execute(connection, _FORGET_ALERTS, now - KEPT)
     for alert in alerts:
         begun = [f"{here}{key}" for key in alert.after]
-        if begun and not any(_outcome(connection, key) == "shown" for key in begun):
+        if begun and not any(scalar(connection, _OUTCOME, key) == "shown" for key in begun):
             continue
         row = _row(replace(alert, key=f"{here}{alert.key}"), now, "shown")
         if execute(connection, f"{_ENTER} DO UPDATE SET outcome = 'shown' WHERE outcome IS NULL", *row).rowcount == 1:
@@ -59,12 +60,7 @@ def claim_alerts(
 def reported_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
     """The keys whose alerts have an outcome: sent, shown or suppressed."""
     here = "console:" if apart else ""
-    return frozenset(key for key in keys if _outcome(connection, f"{here}{key}") is not None)
-
-
-def _outcome(connection: sqlite3.Connection, key: str) -> str | None:
-    outcome: str | None = scalar(connection, "SELECT outcome FROM alerts WHERE key = ?", key)
-    return outcome
+    return frozenset(key for key in keys if scalar(connection, _OUTCOME, f"{here}{key}") is not None)
 
 
 def _row(alert: Alert, now: datetime, outcome: Settled | None = None) -> tuple[Value, ...]:

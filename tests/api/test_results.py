@@ -83,7 +83,7 @@ async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client,
         "review: not posted · no token",
         "odd: not posted yet",
     ]
-    assert (told.pull_request, bare.pull_request, bare.postings) == (url, None, ())
+    assert (told.notable_postings[0].url, bare.postings) == (url, ())
 
 
 async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Server) -> None:
