@@ -141,14 +141,15 @@ def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str
 def this_process() -> Owner:
     """Return this process as an owner of claims."""
     pid = os.getpid()
-    return Owner(pid=pid, started=_started(pid) or NOT_REPORTED, boot=_boot(), namespace=_namespace())
+    return Owner(pid, _started(pid) or NOT_REPORTED, *_this_system())
 
 
 def is_dead(owner: Owner) -> bool | None:
     """Whether the process has certainly ended; None: it runs in another container and cannot be seen from here."""
-    if _is_other(owner.boot, _boot()):
+    boot, namespace = _this_system()
+    if _is_other(owner.boot, boot):
         return True
-    if _is_other(owner.namespace, _namespace()):
+    if _is_other(owner.namespace, namespace):
         return None
     started = _started(owner.pid)
     return started is None or _is_other(owner.started, started)
@@ -176,19 +177,16 @@ def _started(pid: int) -> str | None:
 
 
 @cache
-def _boot() -> str:
+def _this_system() -> tuple[str, str]:
+    """The boot of this machine, and the namespace of its process ids."""
     try:
-        return (PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
+        boot = (PROC / "sys" / "kernel" / "random" / "boot_id").read_text(encoding="ascii").strip()
     except OSError:
-        return (_output_of("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_REPORTED
-
-
-@cache
-def _namespace() -> str:
+        boot = (_output_of("sysctl", "-n", "kern.bootsessionuuid") or "").strip() or NOT_REPORTED
     try:
-        return str((PROC / "self" / "ns" / "pid").readlink())
+        return boot, str((PROC / "self" / "ns" / "pid").readlink())
     except OSError:
-        return NOT_REPORTED
+        return boot, NOT_REPORTED
 
 
 def _output_of(*command: str) -> str | None:

@@ -25,16 +25,16 @@ from app.api.client import Client
 from app.api.errors import ApiError, RefusedError
 from app.api.requests import CancelRun, WriteRequest, as_json, request_of
 from app.engine.events import ActionChanged, Announce, Event, StorageFailed
-from storage.errors import StorageClosedError, StorageError
-from storage.ledger import (
+from storage.errors import (
     AlreadyDoneError,
     KeyTakenError,
-    Ledger,
     NoSuchActionError,
+    StorageClosedError,
+    StorageError,
     SubjectBlockedError,
     WrongStateError,
-    new_action_id,
 )
+from storage.ledger import Ledger, new_action_id
 from storage.records import Action, ActionFailure, Run, RunRow, SettledState
 from storage.records.results import NamedAgent
 from storage.values import to_us

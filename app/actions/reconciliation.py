@@ -22,7 +22,7 @@ from app.engine.events import ActionChanged
 from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
-from storage.ledger import LedgerRefusedError
+from storage.errors import LedgerRefusedError
 from storage.records import CANCELLED, UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
 
 LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE_KINDS.items() if kind.is_listed)})

@@ -29,8 +29,7 @@ from app.console.troubles import UNREADABLE
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
 from app.engine.text import safe_text
 from app.runs.screen_pickers import ValuePicker
-from storage.errors import StorageError
-from storage.ledger import LedgerRefusedError
+from storage.errors import LedgerRefusedError, StorageError
 from storage.records import Action, ActionFailure, ActionFilter, ActionKind, ActionState
 from storage.records.decision import OPEN_OUTCOMES, Decision
 from widgets.actions import COLUMNS, ActivityBar, ActivityEntry, kind_label

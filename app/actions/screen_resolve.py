@@ -27,8 +27,7 @@ from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import plural, safe_text
 from app.engine.times import ago, stamp
 from app.runs.document import when_heard
-from storage.errors import StorageError
-from storage.ledger import LedgerRefusedError
+from storage.errors import LedgerRefusedError, StorageError
 from storage.records import INVITATION_LIFETIME, WRITE_KINDS, Action, ActionFailure
 from storage.records.error_kinds import error_kind
 from widgets.actions import kind_label

@@ -57,39 +57,9 @@ ANNOUNCED_S: Final = 0.25
 """How often progress is announced while runs arrive."""
 SHARED_S: Final = 1.0
 """Seconds between two exchanges with other processes: our progress is stored, their requests are read."""
-Missing = Callable[[], Awaitable[Sequence[CoverageGap]]]
-"""The gaps that are missing now, newest first."""
 _UNRELATED_TO_PAGE_TOKEN: Final = (NotAuthorizedError, ForbiddenError, RateLimitedError, ServerFailedError)
 _EVERY_S: Final = 3600.0
 _MEGABYTE: Final = 1_000_000
-
-
-@dataclass(slots=True)
-class Effort:
-    """Decides how far to fill gaps, and reports the progress."""
-
-    on_page: Callable[["Effort", StoredPage, Coverage | None], None]
-    """Called after each page, with the coverage if it changed."""
-    may_continue: Callable[[], bool]
-    runs_left: float
-    """How many more runs may be fetched."""
-    parallel: float
-    """Requests at a time; halved after a refusal, and slowly raised again."""
-    estimate: float | None = None
-    """About how many runs are left to fetch. None: not known."""
-    runs: int = 0
-    began_s: float = field(default_factory=time.monotonic)
-    """Monotonic seconds: the speed is measured from there."""
-
-    def goes_on(self, coming: int = 0) -> bool:
-        """Whether to request more runs while this many are on their way."""
-        return self.runs_left > coming and self.may_continue()
-
-    def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
-        """Count the runs of a page, and report it."""
-        self.runs += len(stored.changes.new)
-        self.runs_left -= len(stored.changes.new)
-        self.on_page(self, stored, coverage)
 
 
 @dataclass(slots=True, eq=False)
@@ -110,15 +80,28 @@ class Window:
 
 
 @dataclass(slots=True)
-class WindowFill:
-    """Fills gaps; after every page is stored, its completed range is recorded."""
+class Filling:
+    """One filling of gaps: what it fetches, how far, and its windows; after every page its range is recorded."""
 
     reader: RunReader
-    effort: Effort
+    missing: Callable[[], Awaitable[Sequence[CoverageGap]]]
+    """The gaps that are missing now, newest first."""
+    on_page: Callable[["Filling", StoredPage, Coverage | None], None]
+    """Called after each page, with the coverage if it changed."""
+    may_continue: Callable[[], bool]
+    runs_left: float
+    """How many more runs may be fetched."""
+    parallel: float
+    """Requests at a time; halved after a refusal, and slowly raised again."""
     longest: float = MAX_WINDOW_PAGES
     """Pages of a window."""
     is_odd: bool = False
     """Whether an answer was out of order or outside the requested dates, and so completed nothing."""
+    estimate: float | None = None
+    """About how many runs are left to fetch. None: not known."""
+    runs: int = 0
+    began_s: float = field(default_factory=time.monotonic)
+    """Monotonic seconds: the speed is measured from there."""
     _spacing: timedelta | None = None
     """Time between two runs, by the last page. None: not known."""
     _windows: list[Window] = field(default_factory=list)
@@ -126,8 +109,18 @@ class WindowFill:
     _asked: dict[asyncio.Task[None], Window] = field(default_factory=dict)
     _failure: ApiError | None = None
 
-    async def fill(self, gaps: Iterable[CoverageGap]) -> None:
-        """Fetch until nothing is missing, the effort ends or a request fails.
+    def goes_on(self, coming: int = 0) -> bool:
+        """Whether to request more runs while this many are on their way."""
+        return self.runs_left > coming and self.may_continue()
+
+    def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
+        """Count the runs of a page, and report it."""
+        self.runs += len(stored.changes.new)
+        self.runs_left -= len(stored.changes.new)
+        self.on_page(self, stored, coverage)
+
+    async def fill_windows(self, gaps: Iterable[CoverageGap]) -> None:
+        """Fetch by windows until nothing is missing, no more runs may be fetched or a request fails.
 
         Raises:
             ApiError: The first failure.
@@ -139,9 +132,9 @@ class WindowFill:
         ]
         try:
             while True:
-                while self._failure is None and len(self._asked) < int(self.effort.parallel):
+                while self._failure is None and len(self._asked) < int(self.parallel):
                     coming = self.reader.page_size * len(self._asked)
-                    if not self.effort.goes_on(coming) or (window := self._next()) is None:
+                    if not self.goes_on(coming) or (window := self._next()) is None:
                         break
                     self._asked[asyncio.create_task(self._ask(window))] = window
                 if not self._asked:
@@ -190,12 +183,12 @@ class WindowFill:
             is_new_try = window.left < window.end
             self.is_odd = self.is_odd or not is_new_try
             self._windows[:0] = [Window(window.start, window.left)] if is_new_try else []
-            self.effort.moved(stored, None)
+            self.moved(stored, None)
             return
         coverage = None
         if page.next_token is None or (floor is not None and floor <= window.left):
             coverage = await self.reader.cache.extend_coverage(floor, window.left)
-        self.effort.moved(stored, coverage)
+        self.moved(stored, coverage)
         if page.next_token is None:
             return
         window.token = page.next_token
@@ -211,18 +204,18 @@ class WindowFill:
             task.result()
         except RateLimitedError as error:
             # Some of many parallel requests give up before their turn; a single one fails with the stated wait.
-            if self.effort.parallel <= 1:
+            if self.parallel <= 1:
                 self._failure = self._failure or error
-            self.effort.parallel = max(1.0, self.effort.parallel / 2)
+            self.parallel = max(1.0, self.parallel / 2)
             self._windows.insert(0, window)
         except ApiError as error:
             self._failure = self._failure or error
         else:
-            self.effort.parallel = min(float(PARALLEL), self.effort.parallel + 1 / PARALLEL)
+            self.parallel = min(float(PARALLEL), self.parallel + 1 / PARALLEL)
             spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]
             is_known = len(spans) == len(self._windows) + len(self._asked)
             left = sum(spans, timedelta(0)) / self._spacing if self._spacing and is_known else None
-            self.effort.estimate = None if left is None else min(left, self.effort.runs_left)
+            self.estimate = None if left is None else min(left, self.runs_left)
 
 
 class Backfill:
@@ -289,16 +282,17 @@ class Backfill:
         async with self._turn:
             is_done = not await missing()
             if not is_done:
-                effort = Effort(
+                filling = Filling(
+                    self._on_demand if is_asked else self._in_background,
+                    missing,
                     self._came,
                     lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
                     self._settings.runs - await self._cache.count(RunFilter()) if days is None else math.inf,
                     self._parallel,
                 )
-                reader = self._on_demand if is_asked else self._in_background
                 async with self._shared(hears_pause=not is_asked):
-                    await self._fill(reader, missing, effort, MAX_WINDOW_PAGES)
-                is_done = effort.runs_left <= 0 or not await missing()
+                    await self._fill(filling)
+                is_done = filling.runs_left <= 0 or not await missing()
             if self._enter("paused" if self._is_paused else "done" if is_done else "running"):
                 await self._cache.store_progress(self.progress)
             return is_done
@@ -322,15 +316,15 @@ class Backfill:
             gaps = missing_gaps(await self._cache.history(self._runs.clock()), since)
             return [other for other in gaps if gap is None or gap.overlaps(other)]
 
-        most, longest = (
+        most, pages = (
             (math.inf, MAX_WINDOW_PAGES) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)
         )
         before = await self._cache.coverage(), await self._cache.count(RunFilter())
         self._asked_for += 1
         try:
             async with self._turn, self._shared():
-                effort = Effort(self._came, lambda: True, most, self._parallel)
-                await self._fill(self._on_demand, missing, effort, max(1.0, longest))
+                limits = most, self._parallel, max(1.0, pages)
+                await self._fill(Filling(self._on_demand, missing, self._came, lambda: True, *limits))
             return (await self._cache.coverage(), await self._cache.count(RunFilter())) != before
         finally:
             self._asked_for -= 1
@@ -349,35 +343,34 @@ class Backfill:
         floor = newest - timedelta(days=self._settings.days)
         return floor if dropped is None else max(floor, dropped + TICK)
 
-    async def _fill(self, reader: RunReader, missing: Missing, effort: Effort, longest: float) -> None:
-        gaps = await missing()
-        if not gaps or not effort.goes_on():
+    async def _fill(self, filling: Filling) -> None:
+        gaps = await filling.missing()
+        if not gaps or not filling.goes_on():
             return
         try:
             if gaps[0].before is not None and await self._runs.filters_by_creation():
-                windows = WindowFill(reader, effort, longest)
-                await windows.fill(gaps)
-                if not windows.is_odd:
+                await filling.fill_windows(gaps)
+                if not filling.is_odd:
                     return
                 self._runs.dates_are_proven = False  # These claims have to be proven again before use.
         finally:
-            self._parallel = effort.parallel
-        while (gaps := await missing()) and effort.goes_on():
-            if not await self._walk(reader, gaps[0].before, missing, effort):
-                self._odd += await missing()
+            self._parallel = filling.parallel
+        while (gaps := await filling.missing()) and filling.goes_on():
+            if not await self._walk(filling, gaps[0].before):
+                self._odd += await filling.missing()
                 return
 
-    async def _walk(self, reader: RunReader, before: datetime | None, missing: Missing, effort: Effort) -> bool:
+    async def _walk(self, filling: Filling, before: datetime | None) -> bool:
         """Fill gaps by a walk down the list, from the place that an earlier one left; return whether it came further.
 
         Without such a position a walk begins at the newest run. A list out of order is still read to its end.
         """
         place = await self._cache.place(before)
         if place is None or (before is None and not (await self._cache.coverage()).is_disordered):
-            return await self._walk_from_top(reader, missing, effort)
+            return await self._walk_from_top(filling)
         order = Order(before, place.total, pages=1)
         try:
-            async for stored in reader.read(token=place.token):
+            async for stored in filling.reader.read(token=place.token):
                 if order.pages == 1 and before is not None:
                     # Runs of one instant that change places: another of them may have been passed over.
                     cached = (run for run in stored.page.runs if run.run_id not in stored.changes.new)
@@ -394,8 +387,8 @@ class Backfill:
                     start = None if following is None else floor
                     coverage = await self._cache.extend_coverage(start, before - TICK)
                     await self._cache.store_place(start, following, order.total)
-                effort.moved(stored, coverage)
-                if not await missing() or not effort.goes_on():
+                filling.moved(stored, coverage)
+                if not await filling.missing() or not filling.goes_on():
                     return True
         except (RefusedError, EndlessListError) as error:
             if isinstance(error, _UNRELATED_TO_PAGE_TOKEN):
@@ -405,27 +398,26 @@ class Backfill:
             return before is not None
         return True
 
-    async def _walk_from_top(self, reader: RunReader, missing: Missing, effort: Effort) -> bool:
+    async def _walk_from_top(self, filling: Filling) -> bool:
         walk = Walk(self._runs.clock(), None)
-        before = await missing()
+        before = await filling.missing()
         try:
-            async for stored in reader.read():
+            async for stored in filling.reader.read():
                 await self._runs.claim(walk, stored)
-                effort.moved(stored, await self._cache.coverage())
+                filling.moved(stored, await self._cache.coverage())
                 # A walk cannot be continued within a known range, so the time for it does not matter.
-                if not await missing() or effort.runs_left <= 0 or self._is_paused:
+                if not await filling.missing() or filling.runs_left <= 0 or self._is_paused:
                     return True
         except EndlessListError:
             await self._cache.store_place(None, None)
             raise
-        return not walk.order.is_odd and before != await missing()
+        return not walk.order.is_odd and before != await filling.missing()
 
     # Progress
 
-    def _came(self, effort: Effort, stored: StoredPage, coverage: Coverage | None) -> None:
-        """Report a page; see `Effort.on_page`."""
-        left, done = effort.estimate, self.progress.done_runs + len(stored.changes.new)
-        speed = effort.runs / max(time.monotonic() - effort.began_s, 1e-3)
+    def _came(self, filling: Filling, stored: StoredPage, coverage: Coverage | None) -> None:
+        left, done = filling.estimate, self.progress.done_runs + len(stored.changes.new)
+        speed = filling.runs / max(time.monotonic() - filling.began_s, 1e-3)
         self.progress = replace(
             self.progress,
             phase="running",

@@ -128,7 +128,6 @@ class Cache(ThreadedStore):
 
     set_presence = writes(run_writes.set_presence)
     store_summary = writes(run_writes.store_summary)
-    _fill_texts = writes(texts.fill)
     drop_oldest = writes(retention.drop_oldest)
     store_health = writes(health_queries.store)
     record_poll = writes(poll_queries.record)
@@ -284,7 +283,7 @@ class Cache(ThreadedStore):
     async def _fill(self) -> None:
         """Make the index for searches; without it the answer is the same, only slower."""
         with suppress(StorageError):
-            while await self._fill_texts():
+            while await self.write(texts.fill):
                 pass
 
     async def make_indexes(self, *orders: str) -> None:

@@ -66,6 +66,7 @@ def where(condition: RunFilter) -> Where:
     """The SQL condition of a filter."""
     since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
     until_us = MAX_US if condition.until is None else to_us(condition.until)
+    matching = Where()
     parts = [
         among("status", condition.statuses),
         _negated(among("status", condition.not_statuses)),
@@ -87,7 +88,9 @@ def where(condition: RunFilter) -> Where:
         # Not LIKE, in which _ and % would have to be escaped.
         *(Where("instr(search, ?) > 0", (word,)) for word in search_words(condition)),
     ]
-    return _joined(parts, " AND ") or Where()
+    for part in parts:
+        matching &= part
+    return matching
 
 
 def search_words(condition: RunFilter) -> list[str]:
@@ -132,19 +135,14 @@ def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
     """Matches any of these: names as they are, or with `*` for anything."""
     exact = among(column, tuple(pattern for pattern in patterns if "*" not in pattern))
     # In SQLite's GLOB only `*` stays special; several in a row become one, which is faster.
-    texts = [re.sub(r"[\[?]", r"[\g<0>]", re.sub(r"\*+", "*", sqlite_text(each))) for each in patterns if "*" in each]
-    return _joined([exact, *(Where(f"{column} GLOB ?", (text,)) for text in texts)], " OR ")
+    texts = [re.sub(r"[\[?]", r"[\g<0>]", re.sub(r"\*+", "*", sqlite_text(text))) for text in patterns if "*" in text]
+    parts = [*([exact] if exact else []), *(Where(f"{column} GLOB ?", (text,)) for text in texts)]
+    sql = " OR ".join(part.sql for part in parts)
+    return Where(f"({sql})", tuple(value for part in parts for value in part.parameters)) if parts else None
 
 
 def _negated(part: Where | None) -> Where | None:
     return None if part is None else Where(f"NOT ({part.sql})", part.parameters)
-
-
-def _joined(conditions: list[Where | None], word: str) -> Where | None:
-    if not (parts := [part for part in conditions if part is not None]):
-        return None
-    sql = word.join(part.sql for part in parts)
-    return Where(f"({sql})" if len(parts) > 1 else sql, tuple(p for part in parts for p in part.parameters))
 
 
 def order_by(sort: RunSort, *, backwards: bool = False) -> str:

@@ -10,19 +10,7 @@ from msgspec.structs import replace
 
 from storage.claims import this_process
 from storage.database import BUSY_WAIT_S, Schema, data_version, migrate, open_durable
-from storage.errors import (
-    AlreadyDoneError,
-    AmbiguousActionError,
-    DatabaseDamagedError,
-    DatabaseNewerError,
-    DatabaseOlderError,
-    KeyTakenError,
-    LedgerRefusedError,
-    NoSuchActionError,
-    StorageError,
-    SubjectBlockedError,
-    WrongStateError,
-)
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, StorageError
 from storage.ledger import queries, transitions
 from storage.ledger.queries import COLUMNS
 from storage.ledger.transitions import new_action_id

@@ -36,7 +36,7 @@ _TEXT: Final = (
 """The searchable text, the sent body included."""
 
 
-def select(connection: sqlite3.Connection, rest: str, *parameters: str | int) -> tuple[Action, ...]:
+def select(connection: sqlite3.Connection, rest: str, *parameters: str | int | None) -> tuple[Action, ...]:
     """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
     cursor = execute(connection, f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", *parameters)
     names = [description[0] for description in cursor.description]

@@ -107,9 +107,14 @@ def enter(
 
 def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: str | None, *, again: bool) -> None:
     """Check that such an action may be entered; raises as `Ledger.prepare`. Without a `key` it gets its own."""
-    if key is not None:
-        _refuse_taken_key(connection, key)
-    _refuse_blocked(connection, kind, subject)
+    unused, still_open = (", ".join("?" * len(states)) for states in (UNUSED_STATES, OPEN_STATES))
+    query = f"WHERE key = ? AND state NOT IN ({unused})"
+    for taken in select(connection, query, key, *UNUSED_STATES):
+        raise KeyTakenError(taken, f"already has the key {taken.key!r}; it is {taken.state}.")
+    query = f"WHERE kind = ? AND subject = ? AND subject <> '' AND resolution IS NULL AND state IN ({still_open})"
+    for blocking in select(connection, query, kind, subject, *OPEN_STATES):
+        why = f"({kind} {blocking.subject}) is {blocking.state}: its outcome comes first."
+        raise SubjectBlockedError(blocking, why)
     if not again and subject and kind == "organization.create":
         query = "WHERE kind = ? AND subject = ? AND state = 'confirmed' ORDER BY seq DESC LIMIT 1"
         for done in select(connection, query, kind, subject):
@@ -156,9 +161,8 @@ def apply(
         detail = action.superseded_by
     if transition is UNRESOLVE:
         detail = action.resolution
-        if action.state in UNUSED_STATES:
-            _refuse_taken_key(connection, action.key)
-        _refuse_blocked(connection, action.kind, action.subject)
+        key = action.key if action.state in UNUSED_STATES else None
+        check(connection, action.kind, action.subject, key, again=True)
     connection.execute(
         """
         UPDATE actions SET
@@ -203,21 +207,6 @@ def _existing(connection: sqlite3.Connection, action_id: str) -> Action:
     for action in select(connection, "WHERE action_id = ?", action_id):
         return action
     raise NoSuchActionError(action_id)
-
-
-def _refuse_taken_key(connection: sqlite3.Connection, key: str) -> None:
-    marks = ", ".join("?" * len(UNUSED_STATES))
-    for taken in select(connection, f"WHERE key = ? AND state NOT IN ({marks})", key, *UNUSED_STATES):
-        raise KeyTakenError(taken, f"already has the key {taken.key!r}; it is {taken.state}.")
-
-
-def _refuse_blocked(connection: sqlite3.Connection, kind: ActionKind, subject: str) -> None:
-    marks = ", ".join("?" * len(OPEN_STATES))
-    query = f"WHERE kind = ? AND subject = ? AND subject <> '' AND resolution IS NULL AND state IN ({marks})"
-    for blocking in select(connection, query, kind, subject, *OPEN_STATES):
-        raise SubjectBlockedError(
-            blocking, f"({kind} {blocking.subject}) is {blocking.state}: its outcome comes first."
-        )
 
 
 def _record(

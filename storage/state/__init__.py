@@ -1,7 +1,6 @@
 """The state of the automations: claims, decisions, pauses, alerts and marks. Nothing can rebuild it."""
 
 import sqlite3
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -9,7 +8,6 @@ from typing import Final, Self
 from storage import claims
 from storage.database import Schema, open_durable
 from storage.private_file import check_locks
-from storage.records.decision import Decision, Occurrence, RuleHistory, Verdict
 from storage.state import decisions, deliveries
 from storage.state.decisions import AT_WORK, OWN
 from storage.thread import DatabaseThread, ThreadedStore, reads, writes, writes_now

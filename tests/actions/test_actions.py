@@ -49,7 +49,8 @@ from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.cache.cache import Cache
-from storage.ledger import Ledger, WrongStateError
+from storage.errors import WrongStateError
+from storage.ledger import Ledger
 from storage.records import Action, PollOutcome, Repository, RunFilter
 from storage.values import utc_now
 from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Raw, Respond, Server, Step

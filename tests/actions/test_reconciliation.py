@@ -11,7 +11,8 @@ from app.actions.refusals import AlreadyAskedError
 from app.api.requests import ContinueRun, StartRun, WriteRequest
 from app.engine.engine import Engine
 from app.engine.events import ActionChanged, Event
-from storage.ledger import WrongStateError, new_action_id
+from storage.errors import WrongStateError
+from storage.ledger import new_action_id
 from storage.records import Action, ActionFailure, Repository
 from storage.values import utc_now
 from tests.cli.conftest import CommandLine

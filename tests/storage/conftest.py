@@ -115,7 +115,8 @@ import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from storage.cache.cache import Cache
-from storage.ledger import KeyTakenError, Ledger, SubjectBlockedError
+from storage.errors import KeyTakenError, SubjectBlockedError
+from storage.ledger import Ledger
 from storage.state import State
 from tests.storage.conftest import entry
 

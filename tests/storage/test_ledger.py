@@ -10,7 +10,8 @@ from unittest.mock import patch
 import pytest
 
 from storage import database
-from storage.ledger import AmbiguousActionError, Ledger, NoSuchActionError, new_action_id
+from storage.errors import AmbiguousActionError, NoSuchActionError
+from storage.ledger import Ledger, new_action_id
 from storage.records import Action, ActionFailure, ActionFilter, Author
 from tests.storage.conftest import NOON, entry
 

@@ -11,7 +11,8 @@ import pytest
 
 from storage import claims
 from storage.claims import Owner, is_dead, this_process
-from storage.ledger import Ledger, SubjectBlockedError
+from storage.errors import SubjectBlockedError
+from storage.ledger import Ledger
 from storage.records import Action
 from tests.lab import Clock
 from tests.program import ROOT
