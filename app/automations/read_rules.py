@@ -69,7 +69,7 @@ def _rule(table: Table, settings: Settings) -> Rule:
     on = _trigger(*_only(table, "on", TRIGGERS))
     word, inner = _only(table, "do", RESPONSES)
     do = _response(word, inner)
-    rule = table.into(Rule, also=("on", "do"), on=on, do=do)
+    rule = table.into(Rule, on=on, do=do)
     if len(rule.name) > MAX_NAME or not rule.name.isprintable():
         table.fail("name", "this cannot be a name.", f"Use at most {MAX_NAME} printable characters.")
     if rule.name.startswith("["):
@@ -127,7 +127,7 @@ def _response(word: str, table: Table) -> Any:
     if word == "agent":
         inputs = table.table("inputs")
         pairs = tuple((name, inputs.get(name, str)) for name in inputs.values)
-        response: object = table.into(DoAgent, also=("inputs",), inputs=pairs)
+        response: object = table.into(DoAgent, inputs=pairs)
     elif word in {"retry", "cancel"}:
         if not table.get(word, bool):
             table.fail(word, "this must be true.", f"Write {word} = true.")

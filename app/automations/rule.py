@@ -106,7 +106,6 @@ class DoStart(Struct, frozen=True):
 class DoAgent(Struct, frozen=True):
     """Start a named agent."""
 
-    NO_KEYS: ClassVar = ("inputs",)
     agent: str
     repository: str
     branch: str | None = None
@@ -167,7 +166,6 @@ NO_LIMIT: Final = Limit(UNLIMITED, UNLIMITED, UNLIMITED)
 class Rule(Struct, frozen=True):
     """One `[[automations]]` table."""
 
-    NO_KEYS: ClassVar = ("on", "do")
     name: str
     """Identifies the rule: a renamed rule is a new one."""
     on: Trigger

@@ -245,7 +245,6 @@ def _settings(root: Table) -> Settings:
     profiles = _profiles(root.table("profiles"), poll)
     settings = root.into(
         Settings,
-        also=("automations",),
         poll=poll,
         notify=_notify(root.table("notify")),
         views=root.named("views", lambda table: table.into(ViewSettings)),
