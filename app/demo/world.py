@@ -149,7 +149,7 @@ class World(Struct, frozen=True):
                 "base_url": self.service.base_url,
                 "token": (self.folder / "token").read_text("utf-8"),
                 "data_dir": str(self.service_dir),
-                "repositories": [{"name": each.name, "path": str(bare_path(each, root))} for each in REPOSITORIES],
+                "repositories": [{"name": repo.name, "path": str(bare_path(repo, root))} for repo in REPOSITORIES],
                 "agents": list(AGENTS),
                 "outbox": str(self.service_dir / "outbox"),
             }
@@ -180,7 +180,7 @@ def build(folder: Path, *, is_live: bool) -> World:
                 "group": "platform",
             },
         ],
-        "repositories": [{"name": each.name, "platform": each.platform, "path": each.name} for each in REPOSITORIES],
+        "repositories": [{"name": repo.name, "platform": repo.platform, "path": repo.name} for repo in REPOSITORIES],
     }
     order = {
         "organizations": [organization],
@@ -193,7 +193,7 @@ def build(folder: Path, *, is_live: bool) -> World:
         made = [pool.submit(make, repository, root) for repository in REPOSITORIES]
         service = start(folder / SERVICE, folder / LOG, "--port", "0", *options)
     try:
-        tokens = {each["alias"]: each["value"] for each in applied.result()["organizations"][0]["tokens"]}
+        tokens = {token["alias"]: token["value"] for token in applied.result()["organizations"][0]["tokens"]}
         for repository in made:
             repository.result()
         write_configuration(folder, service.base_url, tokens, is_live=is_live)

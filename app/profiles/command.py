@@ -163,10 +163,12 @@ def check(invocation: Invocation) -> int:
             warnings += [_key_mistake(root, *warning) for warning in unknown_actions(settings.keys).items()]
     for warning in warnings:
         invocation.output.note(f"warning: {warning}")
-    errors.sort(key=lambda each: each.line or 0)
+    errors.sort(key=lambda error: error.line or 0)
     if errors:
-        problems: list[ErrorDetail] = [{"line": each.line, "key": each.key, "message": str(each)} for each in errors]
-        first, sentences = errors[0], [str(each) for each in errors]
+        problems: list[ErrorDetail] = [
+            {"line": error.line, "key": error.key, "message": str(error)} for error in errors
+        ]
+        first, sentences = errors[0], list(map(str, errors))
         if not invocation.output.format.is_json:
             for line in sentences[:-1]:
                 invocation.output.note(line)
@@ -174,7 +176,7 @@ def check(invocation: Invocation) -> int:
         message, file = " ".join(sentences), str(first.file)
         raise failed("config", message, file=file, line=first.line, key=first.key, problems=problems)
     profile = invocation.profile(settings)
-    names = [each.name for each in settings.profiles]
+    names = [profile.name for profile in settings.profiles]
     folder = str(data_folder(settings, profile))
     document: dict[str, object] = {
         "ok": True,
@@ -184,7 +186,7 @@ def check(invocation: Invocation) -> int:
         "base_url": profile.base_url,
         "read_only": profile.read_only,
         "data_folder": folder,
-        "warnings": [str(each) for each in warnings],
+        "warnings": list(map(str, warnings)),
     }
     shown = {"file": settings.file or "none: only the environment", "profiles": ", ".join(names)}
     shown["read_only"] = "yes" if profile.read_only else "no"

@@ -144,18 +144,18 @@ class AllProfilesScreen(RunActions):
     def in_header(self, _: Vitals) -> Vitals:
         """The sums of all profiles, and each one's link to its service."""
         session, links = self.session, []
-        known = [each for each in self._vitals.values() if isinstance(each, Vitals)]
-        for name in (each.name for each in session.engines.profiles):
+        known = [vitals for vitals in self._vitals.values() if isinstance(vitals, Vitals)]
+        for name in (profile.name for profile in session.engines.profiles):
             vitals, badge = self._vitals.get(name, Vitals(name)), UNREADABLE
             if isinstance(vitals, Vitals):
                 timing = session.vitals.timing if name == session.profile.name else self._timing
                 badge = freshness(vitals.runs_link, timing, session.clock())
                 if not vitals.health_is_stale and vitals.runs_link is not None and not vitals.link_fails:
                     words = session.healthy_words
-                    down = [f"{each.platform} {each.status}" for each in vitals.health if is_down(each, words)]
+                    down = [f"{host.platform} {host.status}" for host in vitals.health if is_down(host, words)]
                     badge = Badge("▲", safe_text(", ".join(down), limit=60), "bad") if down else badge
             links.append((ProfileMark(name, session.settings.color_of(name)), badge))
-        sums = {key: sum(getattr(each, key) for each in known) for key in ("working", "queued", "failed_today")}
+        sums = {key: sum(getattr(vitals, key) for vitals in known) for key in ("working", "queued", "failed_today")}
         return replace(Vitals(ALL, can_switch=True, links=tuple(links), known=bool(known)), **sums)
 
     @property

@@ -72,15 +72,15 @@ class Table(Struct, frozen=True):
         if parse is None and is_struct(kind):
             return self.table(key).into(cast("type", kind))
         if get_origin(kind) is tuple:
-            (item,) = {each for each in get_args(kind) if each is not Ellipsis}
+            item = get_args(kind)[0]
             if is_struct(item):
                 return tuple(table.into(cast("type", item)) for table in self.tables(key))
             if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
                 return (self.get(key, item),)
             texts = self._typed(key, list)
-            if not all(isinstance(each, str) and each for each in texts) or not (texts or MAY_BE_EMPTY in marks):
+            if not all(isinstance(text, str) and text for text in texts) or not (texts or MAY_BE_EMPTY in marks):
                 self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
-            return tuple(self._word(key, each, get_args(item)) for each in texts)
+            return tuple(self._word(key, text, get_args(item)) for text in texts)
         bounds = next((mark for mark in marks if isinstance(mark, Between)), None)
         if kind in {bool, int, float}:
             is_whole = kind is float and type(self.values[key]) is int
