@@ -128,20 +128,20 @@ async def installation_health(context: RequestContext, caller: AnyCaller) -> dic
         with context.database.read() as connection:
             connected = hosts.of(connection, caller.organization.id)
             known = repositories.of(connection, caller.organization.id)
-            before = hosts.last_answers(connection, caller.organization.id)
         if not connected:
             raise _unconnected("code host")
         health = context.probes.ask(connected, known)
-        changed = []
-        for host in connected:
-            now, (last_status, last_expiry) = health[host.platform], before[host.platform]
-            if now.status != last_status or (now.token_ends and now.token_ends != last_expiry):
-                changed.append((host, now, last_status))
+        answers = [(host, health[host.platform]) for host in connected]
+        changed = [
+            (host, now)
+            for host, now in answers
+            if now.status != (host.status or "ok") or now.token_ends not in {None, "", host.token_told}
+        ]
         if changed:
             with context.database.write() as connection:
-                for host, now, last_status in changed:
-                    answer = (last_status, now.status, now.token_ends)
-                    hosts.note_answer(connection, caller.organization.id, host, *answer, context.clock())
+                for host, now in changed:
+                    answer = (now.status, now.token_ends, context.clock())
+                    hosts.note_answer(connection, caller.organization.id, host, *answer)
         body: dict[str, dict[str, str]] = {}
         for host in connected:
             body[host.platform] = {"status": health[host.platform].status}

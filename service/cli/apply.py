@@ -27,7 +27,7 @@ from service.store import agents, audit, hosts, organizations, repositories, tok
 from service.store import schema as tables
 from service.store.database import lock_all
 from service.store.organizations import Organization
-from service.store.schema import by_owner
+from service.store.rows import by_owner
 
 _ACTIONS: Final = {"agent": "agent.add", "host": "host.connect", "offer": "offer.add", "repository": "repository.add"}
 """The name of a document's entry in the audit trail."""
@@ -59,7 +59,9 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
             acts += [("token.create", token["id"], org["id"]) for token in org["tokens"] if token["value"] is not None]
         done = [row for row in result["applied"] if row["outcome"] != "unchanged"]
         acts += [(_ACTIONS[row["kind"]], row["name"], row["organization"]) for row in done]
-        audit.record_each(change.connection, operator(), acts, now_micros)
+        actor = operator()
+        for action, target, owner in acts:
+            audit.record(change.connection, actor, action, now_micros(), target=target, organization_id=owner)
     # The rules of agents' repositories are checked with the agents.
     secrets = {host.token_env for org in document.organizations for host in org.hosts}
     secrets |= {repo.webhook_secret_env for org in document.organizations for repo in org.repositories}

@@ -11,7 +11,8 @@ from service.clock import now_micros, rfc3339, rfc3339_or_none
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
 from service.store import invitations, organizations, tokens, turns
 from service.store.organizations import ENTITLEMENTS, OFFER_KINDS, Offer, Organization
-from service.store.schema import by_owner, trials
+from service.store.rows import by_owner
+from service.store.schema import trials
 from service.store.tokens import SCOPES
 from service.text import plural
 

@@ -195,7 +195,7 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
     _confirm(organization.slug, f"the organization {organization.slug} with all its runs", yes=yes)
     with admin.change("organization.delete") as change:
         change.target, change.detail = change.of(organization.id).id, f"{organization.slug}: {organization.name}"
-        active = runs.count_active(change.connection, Filters(organization.id))
+        active = runs.count(change.connection, Filters(organization.id), only_active=True)
         if active and not force:
             raise SetupError(f"{organization.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
         left = deletions.branches_of(change.connection, organization.id)

@@ -11,7 +11,8 @@ from service.execution.sandbox import find
 from service.git import GitCommandError
 from service.hosts import rotation
 from service.store import endings, events, outages, postings, runs, turns, workers
-from service.store.schema import invitations, unsent
+from service.store.rows import unsent
+from service.store.schema import invitations
 from service.text import one_line, plural
 
 _LISTED_POSTINGS: Final = 20

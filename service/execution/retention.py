@@ -24,8 +24,9 @@ from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
 from service.store import deletions, events, hosts, organizations, repositories, runs, turn_files, turns
 from service.store.database import Database
+from service.store.rows import delete
 from service.store.runs import Run
-from service.store.schema import audit, delete, deliveries
+from service.store.schema import audit, deliveries
 
 _DELETION_PAUSE_S: Final = 0.3
 _BATCH: Final = 500
@@ -60,8 +61,7 @@ def delete_rows(database: Database, clock: Clock) -> None:
         is_deleted = False
         while not is_deleted:
             with database.write() as connection:
-                if not deletions.delete_runs_of(connection, organization_id, clock()):
-                    is_deleted = deletions.delete_organization(connection, organization_id)
+                is_deleted = deletions.delete_organization(connection, organization_id, clock())
     with database.read() as connection:
         turns = deletions.noted(connection, "turn")
     for start in range(0, len(turns), deletions.BATCH):

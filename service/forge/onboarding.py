@@ -15,7 +15,7 @@ from service.hosts.tokens import TokenError, read_head, token_of
 from service.reference import checked_path, location
 from service.settings import Settings
 from service.store import audit, repositories
-from service.store.database import Database
+from service.store.database import Database, lock_subject
 from service.store.hosts import Host
 from service.store.repositories import Repository
 
@@ -188,7 +188,7 @@ def onboard(
         variable = settings.gitlab.webhook_secret_env if variable is None else variable
         has_webhook, failure = _ensure_webhook(database, host, project.project_id, settings, variable)
     with database.write() as connection:
-        repositories.begin_change(connection, organization_id)
+        lock_subject(connection, "repositories", organization_id)
         own = repositories.of(connection, organization_id)
         same = _of(own, project.project_id, project.path)
         if same is None:

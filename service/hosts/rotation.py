@@ -19,9 +19,10 @@ from service import how_to_add
 from service.agents.key_command import NoKeyError
 from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
 from service.hosts import HostResponse, HostUnreachableError, ask
-from service.store.database import Database, insert_new
+from service.store.database import Database
 from service.store.hosts import Host
-from service.store.schema import host_tokens, hosts, record_of, records_of
+from service.store.rows import insert_new, record_of, records_of
+from service.store.schema import host_tokens, hosts
 from service.text import table
 
 _TIMEOUT_S: Final = 20.0

@@ -20,7 +20,8 @@ from service.settings import SettingsError
 from service.store import dispatch, endings, turns, usage, workers
 from service.store.database import Database
 from service.store.outages import ProviderOutages
-from service.store.schema import CANCELLED, invitations, postings, unsent
+from service.store.rows import unsent
+from service.store.schema import CANCELLED, invitations, postings
 from service.store.usage import MICROS_PER_USD, UsageFigures
 from service.text import one_line
 

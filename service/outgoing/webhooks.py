@@ -112,13 +112,12 @@ def deliver(database: Database, settings: EventSettings, clock: Clock, endpoint_
         last = event.wanted_at + int(settings.give_up_s * SECOND_MICROS)
         due_at = min(now + int(max(wait_s, pause_s or 0.0) * SECOND_MICROS), last)
         is_over = is_gone or now >= last
+        retry_at = None if is_over else due_at
         with database.write() as connection:
-            if pause_s is not None and not is_over:
-                events.put_off(connection, endpoint.id, due_at)
-            events.mark_failed(connection, event, failure, due_at=None if is_over else due_at)
-            is_dead = is_gone or (is_over and not events.has_taken_since(connection, endpoint.id, event.wanted_at))
-            if is_dead:
-                events.disable(connection, endpoint.id, f"the endpoint was disabled: {failure}", now)
+            pauses = pause_s is not None
+            is_dead = events.mark_failed(
+                connection, event, failure, now, due_at=retry_at, pauses=pauses, is_gone=is_gone
+            )
         then = f"retried in {(due_at - now) / SECOND_MICROS:.0f} s"
         if is_over:
             then = "the endpoint is disabled" if is_dead else "given up"

@@ -10,8 +10,8 @@ from fastapi.responses import RedirectResponse
 from service.api.auth import READ, Caller
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
-from service.page.site import leads_to, page
-from service.page.visitor import COOKIE, Anybody, AnyForm, Writer, local_path, open_session, origin_of
+from service.page.site import leads_to, origin_of, page
+from service.page.visitor import COOKIE, Anybody, AnyForm, Writer, local_path, open_session
 from service.setup import SetupError, welcome
 from service.store import audit, invitations, organizations, sessions, tokens
 
@@ -25,7 +25,6 @@ router = APIRouter()
 
 @router.get("/")
 def enter(visitor: Anybody) -> Response:
-    """Redirect to the visitor's first page."""
     if visitor is None:
         return leads_to("/sign-in")
     if visitor.caller is None:
@@ -35,7 +34,6 @@ def enter(visitor: Anybody) -> Response:
 
 @router.get("/sign-in")
 def show_sign_in(context: RequestContext, next: str = "") -> Response:  # noqa: A002 — in addresses
-    """Show the form for a token."""
     return page("sign_in", next=next, oidc=context.settings.page.oidc)
 
 
@@ -77,7 +75,6 @@ def _caller(request: Request, context: Context, value: str) -> Caller:
 
 @router.post("/sign-out")
 def sign_out(context: RequestContext, _: Writer, visitor: Anybody) -> RedirectResponse:
-    """End the session and return to the sign-in."""
     if visitor is not None:
         with context.database.write() as connection:
             sessions.end(connection, visitor.session.digest)

@@ -12,22 +12,12 @@ from service.clock import DAY_MICROS
 from service.outgoing.mail import deliver
 from service.page.site import leads_to, page
 from service.page.visitor import Operator, Visitor, Writer
-from service.store import (
-    audit,
-    endings,
-    events,
-    invitations,
-    organizations,
-    outages,
-    postings,
-    runs,
-    turns,
-    usage,
-    workers,
-)
+from service.store import audit, endings, events, invitations, organizations, postings, runs, turns, usage, workers
 from service.store.hosts import Host
+from service.store.outages import ProviderOutages
+from service.store.rows import by_owner
 from service.store.runs import FINAL, OPEN, Filters, Run
-from service.store.schema import by_owner, hosts
+from service.store.schema import hosts
 
 _MAX_RUNS: Final = 100
 _PAGE: Final = 25
@@ -62,7 +52,7 @@ def show(context: RequestContext, visitor: Operator, search: str = "") -> Respon
         ending = endings.soon(connection, now)
         refused = postings.refused(connection, _MAX_RUNS)
         posted_for = runs.by_ids(connection, [posting.run_id for posting in refused])
-        away = outages.ProviderOutages(connection).waiting(connection)
+        away = ProviderOutages(connection).waiting(connection)
         disabled = [endpoint for endpoint in events.endpoints(connection) if endpoint.disabled_at is not None]
         trail = audit.latest(connection, _MAX_RUNS)[::-1]
         named = [name for row in trail for name in (row.target, row.organization_id, row.actor.split(":")[-1]) if name]
@@ -100,7 +90,7 @@ def list_runs(
     """Show the newest runs of an organization and of a status, or all of them."""
     with context.database.read() as connection:
         matches, following, count = page_of(context, connection, filters, page_token, _PAGE)
-        active = runs.count_active(connection, filters)
+        active = runs.count(connection, filters, only_active=True)
         slugs = [organization.slug for organization in organizations.all_of(connection)[: -_MAX_RUNS - 1 : -1]]
     more = {"active": active, "slugs": slugs, "following": following, "cancelled": cancelled}
     return _runs(context, visitor, matches, count=count, org=org, chosen=filters.status, shown=None, **more)
@@ -154,7 +144,6 @@ def show_usage(context: RequestContext, visitor: Operator) -> Response:
 
 @router.post("/invitations/{invitation_id}/resend")
 def resend(invitation_id: str, context: RequestContext, _: Writer, __: Operator) -> Response:
-    """Invite the same address again, with a new code; the old invitation is withdrawn."""
     now = context.clock()
     with context.database.write() as connection:
         old = invitations.by_id(connection, invitation_id)

@@ -148,7 +148,6 @@ def _start_body(form: Form, declared: dict[str, AgentInput]) -> AgentStart:
 def show_run(
     run_id: str, context: RequestContext, caller: RunReader, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
-    """Show a run, turn by turn, with its instructions and answers."""
     run = results.run_document(run_id, context, caller)
     last, words = run["turns"][-1], (typed or {}).get(INSTRUCTIONS, "")
     return page("run", visitor, fault=fault, run=run, last=last, is_active=last["outcome"] is None, typed=words)
@@ -174,7 +173,6 @@ async def reply(run_id: str, context: RequestContext, form: Writer, caller: RunW
 
 @router.post("/runs/{run_id}/message")
 def say(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, visitor: Anybody) -> Response:
-    """Send the visitor's text to an active run."""
     words = form.fields.get(INSTRUCTIONS, "")
     try:
         message = RunMessage.model_validate({"text": words, "when": form.get("when") or "now"})
@@ -187,7 +185,6 @@ def say(run_id: str, context: RequestContext, form: Writer, caller: RunWriter, v
 
 @router.post("/runs/{run_id}/cancel")
 def cancel(run_id: str, context: RequestContext, _: Writer, caller: RunWriter) -> Response:
-    """Cancel a run that has not ended."""
     results.cancel_run(run_id, context, caller)
     return leads_to(f"/runs/{run_id}")
 
@@ -229,7 +226,6 @@ def show_changes(
 
 @router.get("/runs/{run_id}/changes.patch")
 def read_patch(run_id: str, context: RequestContext, caller: RunReader, turn: str = "") -> Response:
-    """Return the change as a patch, for git apply."""
     of_turn = results.read_turn_diff
     response = of_turn(run_id, turn, context, caller) if turn else results.read_run_diff(run_id, context, caller)
     response.headers.update(HEADERS)

@@ -17,19 +17,8 @@ from service.clock import DAY_MICROS, EPOCH
 from service.errors import first_fault
 from service.outgoing.mail import checked_address
 from service.outgoing.webhooks import addresses_of
-from service.page.site import leads_to, page
-from service.page.visitor import (
-    Administrator,
-    Anybody,
-    Configurer,
-    Fault,
-    Form,
-    SettingsReader,
-    SignedIn,
-    Typed,
-    Writer,
-    origin_of,
-)
+from service.page.site import leads_to, origin_of, page
+from service.page.visitor import Administrator, Anybody, Configurer, Fault, SettingsReader, SignedIn, Typed, Writer
 from service.settings import Role
 from service.setup import SetupError, TokenEntry, make_token
 from service.store import deliveries, events, organizations, repositories, sessions, tokens, usage
@@ -44,7 +33,6 @@ router = APIRouter(prefix="/settings")
 
 @router.get("")
 def enter(visitor: SignedIn) -> Response:
-    """Lead to the first of the settings that the visitor may see."""
     return leads_to("/settings/tokens" if visitor.may() else "/settings/hosts")
 
 
@@ -98,7 +86,6 @@ def revoke_token(token_id: str, context: RequestContext, _: Writer, caller: Admi
 def show_members(
     context: RequestContext, caller: Administrator, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
-    """Show who may sign in with an address."""
     with context.database.read() as connection:
         rows = sessions.members_of(connection, caller.organization.id)
     own, email = caller.token.id, (typed or {}).get("email", "").strip()
@@ -107,13 +94,12 @@ def show_members(
 
 @router.post("/members")
 def add_member(context: RequestContext, form: Writer, caller: Administrator, visitor: Anybody) -> Response:
-    """Let a user sign in with an address."""
     try:
         email = checked_address(form.get("email"))[0]
     except ValueError as error:
         return show_members(context, caller, visitor, f"the address cannot be used: {error}", form.fields)
     with context.database.write() as connection:
-        role = _role(form)
+        role = _role(form.get("role"))
         member = sessions.put_member(connection, caller.organization.id, email, context.clock(), role)
         caller.record(connection, "member.add", context.clock(), member.id, role)
     return leads_to("/settings/members")
@@ -122,7 +108,7 @@ def add_member(context: RequestContext, form: Writer, caller: Administrator, vis
 @router.post("/members/{member_id}/role")
 def change_role(member_id: str, context: RequestContext, form: Writer, caller: Administrator) -> Response:
     """Give a member another role, which also holds in open sessions."""
-    return _set_role(context, caller, member_id, "member.role", _role(form))
+    return _set_role(context, caller, member_id, "member.role", _role(form.get("role")))
 
 
 @router.post("/members/{member_id}/remove")
@@ -139,8 +125,8 @@ def _set_role(context: Context, caller: Caller, member_id: str, action: str, rol
     return leads_to("/settings/members")
 
 
-def _role(form: Form) -> Role:
-    role = form.get("role") or "admin"
+def _role(typed: str) -> Role:
+    role = typed or "admin"
     if role not in ROLES:
         raise bad_request("invalid_role", f"role must be one of {', '.join(ROLES)}")
     return cast("Role", role)
@@ -168,7 +154,6 @@ async def show_hosts(context: RequestContext, caller: SettingsReader, visitor: A
 
 @router.get("/agents")
 def show_agents(context: RequestContext, caller: SettingsReader, visitor: Anybody) -> Response:
-    """Show the agents with the inputs that they take."""
     return page("agents", visitor, agents=results_api.list_agents(context, caller)["agents"])
 
 
@@ -176,7 +161,6 @@ def show_agents(context: RequestContext, caller: SettingsReader, visitor: Anybod
 def show_events(
     context: RequestContext, caller: Configurer, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
-    """Show the endpoints, and the newest events with their deliveries."""
     with context.database.read() as connection:
         rows = events.endpoints(connection, caller.organization.id)
         newest = events.latest(connection, _MAX_EVENTS, caller.organization.id)
@@ -220,7 +204,6 @@ def rotate_secret(
 
 @router.post("/events/endpoints/{endpoint_id}/remove")
 def remove_endpoint(endpoint_id: str, context: RequestContext, _: Writer, caller: Configurer) -> Response:
-    """Remove an endpoint with its events."""
     with context.database.write() as connection:
         events.remove_endpoint(connection, _endpoint(connection, endpoint_id, caller).id)
         caller.record(connection, "endpoint.remove", context.clock(), endpoint_id)

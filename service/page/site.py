@@ -8,7 +8,7 @@ from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -122,9 +122,14 @@ def leads_to(path: str, /, **query: object) -> RedirectResponse:
     return RedirectResponse(address(path, **query), 303, HEADERS)
 
 
+def origin_of(request: Request) -> str:
+    """Return the service's address, as the browser that sent a form knows it."""
+    origin = request.headers.get("origin", "")
+    return origin if origin.startswith("http") else str(request.base_url).rstrip("/")
+
+
 @assets.get("/assets/{version}/{name}")
 def read_asset(version: str, name: str) -> Response:
-    """Return the page's style, script or icon."""
     if name not in _ASSETS:
         raise HttpError(404, "not_found", "there is nothing here")
     caching = "public, max-age=31536000, immutable" if version == _version() else "no-cache"

@@ -61,7 +61,6 @@ class Visitor:
 
     @property
     def name(self) -> str:
-        """The visitor's name on the page."""
         if self.caller is None:
             return "operator"
         return self.caller.token.alias or self.caller.token.id
@@ -196,12 +195,6 @@ async def _nothing() -> None:
 
 Fault = Annotated[HttpError | str | None, Depends(_nothing)]
 Typed = Annotated[Mapping[str, str] | None, Depends(_nothing)]
-
-
-def origin_of(request: Request) -> str:
-    """Return the service's address, as the browser that sent a form knows it."""
-    origin = request.headers.get("origin", "")
-    return origin if origin.startswith("http") else str(request.base_url).rstrip("/")
 
 
 def local_path(text: str) -> str:

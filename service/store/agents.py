@@ -8,8 +8,9 @@ import sqlalchemy as sa
 from service import ids
 from service.agents.options import DEFAULT_NAME, REVIEWER, Agent
 from service.store.database import lock_subject
+from service.store.rows import delete, record_of, records_of, replace_rows
 from service.store.runs import Run
-from service.store.schema import agents, delete, record_of, records_of, replace_rows
+from service.store.schema import agents
 
 
 def put(connection: sa.Connection, agent: Agent, now: int) -> None:
@@ -68,7 +69,6 @@ def of_run(connection: sa.Connection, run: Run | None, fallback: str | None = No
 
 
 def all_of(connection: sa.Connection) -> list[Agent]:
-    """Return every configured agent, by name."""
     return records_of(connection, Agent, agents, order=[agents.c.name])
 
 

@@ -4,24 +4,15 @@ It holds ids and configured names, but no tokens, codes, e-mail addresses or err
 """
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import Clock
-from service.store.schema import (
-    audit,
-    event_endpoints,
-    invitations,
-    members,
-    optional_filter,
-    organizations,
-    records_of,
-    tokens,
-)
+from service.store.rows import optional_filter, records_of
+from service.store.schema import audit, event_endpoints, invitations, members, organizations, tokens
 
 DONE: Final = "done"
 FAILED: Final = "failed"
@@ -65,21 +56,8 @@ def record(
     detail: str | None = None,
     outcome: str = DONE,
 ) -> None:
-    """Add an entry."""
     entry = AuditEntry(f"aud_{ids.ulid(now)}", now, actor, action, outcome, target, organization_id, detail)
     connection.execute(sa.insert(audit).values(asdict(entry)))
-
-
-def record_each(
-    connection: sa.Connection, actor: str, acts: Iterable[tuple[str, str | None, str | None]], clock: Clock
-) -> None:
-    """Add an entry for each completed act, given as action, target and organization."""
-    entries = [
-        asdict(AuditEntry(f"aud_{ids.ulid(at)}", at, actor, action, DONE, target, organization_id, None))
-        for at, (action, target, organization_id) in ((clock(), act) for act in acts)
-    ]
-    if entries:
-        connection.execute(sa.insert(audit), entries)
 
 
 def latest(

@@ -5,7 +5,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.dialects import postgresql, sqlite
 
 from service import how_to_add
 from service.clock import SECOND_MICROS, Clock, now_micros
 from service.store.migrations import DatabaseError, check, migrate, version
+from service.store.rows import insert_new
 from service.store.schema import VERSION, meta
 
 AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
@@ -80,7 +80,6 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
-        """Open a transaction for reading."""
         with self._reading.connect() as connection:
             yield connection
             # At a rollback, PostgreSQL's driver would forget the statements that it has prepared.
@@ -215,16 +214,7 @@ class Database:
             return bytes.fromhex(connection.execute(sa.select(meta.c.value).where(meta.c.key == name)).scalar_one())
 
     def close(self) -> None:
-        """Close every connection."""
         self.engine.dispose()
-
-
-def insert_new(connection: sa.Connection, table: sa.Table, values: Mapping[str, object]) -> bool:
-    """Insert a row unless one with its key exists; return whether it was inserted."""
-    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-    statement = dialect.insert(table).values(dict(values)).on_conflict_do_nothing()
-    # Without this option, SQLAlchemy does not keep the row count of an insert on PostgreSQL.
-    return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount > 0
 
 
 def lock_subject(connection: sa.Connection, *subject: str) -> None:
@@ -274,7 +264,6 @@ class DatabaseClock:
         return self._offset + time.monotonic_ns() // 1000 if self._is_shared else now_micros()
 
     def sync(self, connection: sa.Connection) -> None:
-        """Read the database's clock."""
         self._offset = now_in(connection, now_micros) - time.monotonic_ns() // 1000
 
 

@@ -5,20 +5,17 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
-from service.store.database import insert_new
+from service.store.rows import delete, exists, insert_new, update
 from service.store.schema import (
     default_branches,
-    delete,
     deletions,
     deliveries,
-    exists,
     organizations,
     rate_limits,
     repositories,
     runs,
     tokens,
     turns,
-    update,
 )
 
 Kind = Literal["organization", "run", "turn"]
@@ -35,16 +32,15 @@ def begin_organization(connection: sa.Connection, organization_id: str, now: int
     _note(connection, "organization", [organization_id], now)
 
 
-def delete_runs_of(connection: sa.Connection, organization_id: str, now: int) -> int:
-    """Delete the rows of one batch of an organization's runs; return how many runs were deleted."""
+def delete_organization(connection: sa.Connection, organization_id: str, now: int) -> bool:
+    """Delete the rows of one batch of an organization's runs, or, without runs, all others; return whether it did.
+
+    Runs may have been accepted just before it was deactivated.
+    """
     query = sa.select(runs.c.id).where(runs.c.organization_id == organization_id).limit(BATCH)
-    batch = list(connection.scalars(query))
-    delete_runs(connection, batch, now)
-    return len(batch)
-
-
-def delete_organization(connection: sa.Connection, organization_id: str) -> bool:
-    """Delete the rest of an organization; False if it has new runs, accepted just before it was deactivated."""
+    if batch := list(connection.scalars(query)):
+        delete_runs(connection, batch, now)
+        return False
     connection.execute(sa.select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update())
     if exists(connection, runs, organization_id=organization_id):
         return False
@@ -95,7 +91,6 @@ def branches_of(connection: sa.Connection, organization_id: str, run_id: str | N
 
 
 def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
-    """Delete runs with all that belongs to them."""
     query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
     _note(connection, "turn", [f"{run_id}:{number}" for run_id, number in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)

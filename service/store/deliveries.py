@@ -6,7 +6,8 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from service.rules import CLOSED, NO_CHANGES, SCHEDULE
-from service.store.schema import deliveries, exists, optional_filter, records_of, update
+from service.store.rows import exists, optional_filter, records_of, update
+from service.store.schema import deliveries
 
 STARTED: Final = "started"
 WAITING: Final = "waiting"
@@ -57,12 +58,10 @@ class DeliveryEntry:
 
 
 def is_known(connection: sa.Connection, organization_id: str, platform: str, delivery: str) -> bool:
-    """Whether a delivery was already decided."""
     return exists(connection, deliveries, organization_id=organization_id, platform=platform, delivery=delivery)
 
 
 def record(connection: sa.Connection, entry: DeliveryEntry) -> None:
-    """Store a decision."""
     connection.execute(sa.insert(deliveries).values(asdict(entry)))
 
 
@@ -110,7 +109,6 @@ def latest_scheduled(connection: sa.Connection, organization_id: str) -> dict[tu
 
 
 def by_id(connection: sa.Connection, entry_id: str) -> DeliveryEntry | None:
-    """Return one decision, or None."""
     return next(iter(_entries(connection, deliveries.c.id == entry_id)), None)
 
 

@@ -16,18 +16,7 @@ from service.store import turns as turn_store
 from service.store import workers
 from service.store.outages import ProviderOutages, clock_time
 from service.store.runs import OPEN, Run
-from service.store.schema import (
-    HAD_SLOT,
-    WAITING,
-    WORKS,
-    events,
-    invitations,
-    organizations,
-    postings,
-    runs,
-    schedules,
-    turns,
-)
+from service.store.schema import WAITING, WORKS, events, invitations, organizations, postings, runs, schedules, turns
 from service.store.turns import MADE_UP, SLOTTED, Turn
 from service.text import plural
 
@@ -145,7 +134,8 @@ def _owners_by_last_slot() -> sa.Select[Any]:
     following = _least(turns.c.organization_id, turns.c.organization_id > owners.c.id)
     owners = owners.union_all(sa.select(following).where(owners.c.id.is_not(None)))
     is_its_own = turns.c.organization_id == owners.c.id
-    last = sa.select(sa.func.max(turns.c.dispatched_at)).where(HAD_SLOT, is_its_own).scalar_subquery()
+    had_slot = (turns.c.dispatched_at.is_not(None), is_its_own)
+    last = sa.select(sa.func.max(turns.c.dispatched_at)).where(*had_slot).scalar_subquery()
     oldest = _least(turns.c.accepted_at, is_its_own)
     return sa.select(owners.c.id).where(owners.c.id.is_not(None)).order_by(last.asc().nulls_first(), oldest)
 

@@ -13,17 +13,8 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.store.database import lock_subject
-from service.store.schema import (
-    Network,
-    delete,
-    event_endpoints,
-    events,
-    exists,
-    optional_filter,
-    record_of,
-    records_of,
-    update,
-)
+from service.store.rows import delete, exists, optional_filter, record_of, records_of, update
+from service.store.schema import Network, event_endpoints, events
 from service.text import storable
 
 EventType = Literal["run.started", "run.ended", "health.changed", "invitation.accepted"]
@@ -56,7 +47,6 @@ class Endpoint:
 
     @property
     def state(self) -> str:
-        """The endpoint's state: `active` or `disabled`."""
         return "active" if self.disabled_at is None else "disabled"
 
 
@@ -103,18 +93,15 @@ def add_endpoint(
 
 
 def endpoints(connection: sa.Connection, organization_id: str | None = None) -> list[Endpoint]:
-    """Return the endpoints of one organization or of all, oldest first."""
     return records_of(connection, Endpoint, event_endpoints, _owned(organization_id), order=[event_endpoints.c.id])
 
 
 def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
-    """Return one endpoint, of an organization or of any."""
     # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
     return record_of(connection, Endpoint, event_endpoints, _owned(organization_id), id=storable(endpoint_id))
 
 
 def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
-    """Remove an endpoint and its events."""
     delete(connection, event_endpoints, id=endpoint_id)
 
 
@@ -150,52 +137,45 @@ def record(
 
 
 def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:
-    """Return the endpoint's event that has been due the longest."""
     due, order = (events.c.state == WAITING, events.c.due_at <= now), [events.c.due_at, events.c.id]
     return record_of(connection, Event, events, *due, endpoint_id=endpoint_id, order=order)
 
 
 def mark_delivered(connection: sa.Connection, event_id: str, now: int) -> None:
-    """Record that an event was delivered."""
     values = {"state": DELIVERED, "delivered_at": now, "failure": None, "attempts": events.c.attempts + 1}
     update(connection, events, events.c.id == event_id, **values)
 
 
-def mark_failed(connection: sa.Connection, event: Event, failure: str, *, due_at: int | None) -> None:
-    """Record why a waiting event was not delivered; `due_at` is when to retry, None to give up."""
+def mark_failed(
+    connection: sa.Connection, event: Event, failure: str, now: int, *, due_at: int | None, pauses: bool, is_gone: bool
+) -> bool:
+    """Record why a waiting event was not delivered; `due_at` is when to retry, None to give up.
+
+    `pauses`: all events that are due at the endpoint wait until then. The endpoint is disabled if it is gone, or has
+    accepted nothing since the event that is given up occurred; return whether it is.
+    """
+    waiting = (events.c.endpoint_id == event.endpoint_id, events.c.state == WAITING)
+    if pauses and due_at is not None:
+        update(connection, events, *waiting, events.c.due_at < due_at, due_at=due_at)
     then: dict[str, object] = {"state": GIVEN_UP} if due_at is None else {"due_at": due_at}
-    waiting = (events.c.id == event.id, events.c.state == WAITING)
-    update(connection, events, *waiting, failure=failure, attempts=events.c.attempts + 1, **then)
-
-
-def put_off(connection: sa.Connection, endpoint_id: str, until: int) -> None:
-    """Postpone everything due at an endpoint until an instant: it asked for a pause, or does not answer."""
-    waiting = (events.c.endpoint_id == endpoint_id, events.c.state == WAITING, events.c.due_at < until)
-    update(connection, events, *waiting, due_at=until)
-
-
-def has_taken_since(connection: sa.Connection, endpoint_id: str, since: int) -> bool:
-    """Whether an endpoint accepted any event since an instant."""
-    return exists(connection, events, events.c.delivered_at >= since, endpoint_id=endpoint_id)
-
-
-def disable(connection: sa.Connection, endpoint_id: str, why: str, now: int) -> None:
-    """Disable an endpoint, and give up its waiting events."""
-    update(connection, event_endpoints, event_endpoints.c.id == endpoint_id, disabled_at=now)
-    waiting = (events.c.endpoint_id == endpoint_id, events.c.state == WAITING)
-    update(connection, events, *waiting, state=GIVEN_UP, failure=why)
+    values = {"failure": failure, "attempts": events.c.attempts + 1, **then}
+    update(connection, events, *waiting, events.c.id == event.id, **values)
+    accepted = (events.c.endpoint_id == event.endpoint_id, events.c.delivered_at >= event.wanted_at)
+    is_dead = is_gone or (due_at is None and not exists(connection, events, *accepted))
+    if is_dead:
+        update(connection, event_endpoints, event_endpoints.c.id == event.endpoint_id, disabled_at=now)
+        update(connection, events, *waiting, state=GIVEN_UP, failure=f"the endpoint was disabled: {failure}")
+    return is_dead
 
 
 def latest(
     connection: sa.Connection, limit: int, organization_id: str | None = None, state: str | None = None
 ) -> list[Event]:
-    """Return the newest events of one organization or of all, optionally only those in one state."""
     chosen = (_of(organization_id), optional_filter(events.c.state, state))
     return records_of(connection, Event, events, *chosen, order=[events.c.id.desc()], limit=limit)
 
 
 def by_id(connection: sa.Connection, event_id: str, organization_id: str | None = None) -> Event | None:
-    """Return one event, of an organization or of any."""
     return record_of(connection, Event, events, _of(organization_id), id=storable(event_id))
 
 

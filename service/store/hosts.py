@@ -1,7 +1,7 @@
 """Connected code hosts: an organization has at most one for each platform (spec 2.7)."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 import sqlalchemy as sa
@@ -10,7 +10,8 @@ from service import ids
 from service.reference import location
 from service.store import events
 from service.store.database import lock_subject
-from service.store.schema import GitHubApp, delete, hosts, records_of, replace_rows, update
+from service.store.rows import delete, records_of, replace_rows, update
+from service.store.schema import GitHubApp, hosts
 
 PROBES: Final = ("api", "git")
 _last_status: Final = sa.func.coalesce(hosts.c.status, "ok")
@@ -40,9 +41,12 @@ class Host:
     """Its tokens are used in place of `token_env`."""
     rotate: bool = False
     """Whether the service rotates the token in `token_env` before it expires."""
+    status: str | None = field(default=None, compare=False)
+    """The answer of its last check; None: `ok`, or it was never checked."""
+    token_told: str | None = field(default=None, compare=False)
+    """The day on which the token expires, as the host last reported it."""
 
     def owns(self, path: str) -> bool:
-        """Whether a repository lies in the connected groups."""
         groups = [group.strip().strip("/").lower() for group in (self.group or "").split(",") if group.strip()]
         return not groups or path.lower().startswith(tuple(f"{group}/" for group in groups))
 
@@ -57,24 +61,15 @@ def connect(connection: sa.Connection, organization_id: str, host: Host, now: in
     put_all(connection, [(organization_id, host)], now)
 
 
-def last_answers(connection: sa.Connection, organization_id: str) -> dict[str, tuple[str, str | None]]:
-    """Return each connected host's last status and its token's last reported expiry day, by platform.
-
-    The status is `ok` before the first check.
-    """
-    mine = hosts.c.organization_id == organization_id
-    rows = connection.execute(sa.select(hosts.c.platform, _last_status, hosts.c.token_told).where(mine))
-    return {platform: (status, expires_on) for platform, status, expires_on in rows}
-
-
 def note_answer(
-    connection: sa.Connection, organization_id: str, host: Host, before: str, status: str, day: str | None, now: int
+    connection: sa.Connection, organization_id: str, host: Host, status: str, day: str | None, now: int
 ) -> None:
     """Store the day on which, according to a host, its token expires (None: no news), and a new status with its event.
 
-    The status is not stored if another request stored one first.
+    The status is not stored if another request stored one since `host` was read.
     """
     same = (hosts.c.organization_id == organization_id, hosts.c.platform == host.platform)
+    before = host.status or "ok"
     if day:
         update(connection, hosts, *same, token_told=day)
     if status != before and update(connection, hosts, *same, _last_status == before, status=status):
@@ -92,12 +87,10 @@ def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], no
 
 
 def disconnect(connection: sa.Connection, organization_id: str, platform: str) -> bool:
-    """Remove an organization's host on a platform; False when there is none."""
     return delete(connection, hosts, organization_id=organization_id, platform=platform) > 0
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[Host]:
-    """Return an organization's hosts, by platform."""
     return records_of(connection, Host, hosts, organization_id=organization_id, order=[hosts.c.platform])
 
 

@@ -10,7 +10,8 @@ from service.clock import DAY_MICROS, SECOND_MICROS
 from service.settings import Role
 from service.store import audit, events
 from service.store.database import lock_subject
-from service.store.schema import invitations, optional_filter, organizations, record_of, records_of, update
+from service.store.rows import optional_filter, record_of, records_of, update
+from service.store.schema import invitations, organizations
 from service.text import storable
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
@@ -63,13 +64,11 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
 
 
 def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
-    """Return the invitation with an id."""
     # It may come from a URL, and PostgreSQL refuses NUL as a parameter.
     return record_of(connection, Invitation, invitations, id=storable(invitation_id))
 
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:
-    """Return the invitations of one organization or of all, oldest first."""
     mine = optional_filter(invitations.c.organization_id, organization_id)
     return records_of(connection, Invitation, invitations, mine, order=[invitations.c.id])
 
@@ -92,7 +91,6 @@ def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: in
 
 
 def by_code(connection: sa.Connection, code: str) -> Invitation | None:
-    """Return the invitation with a code, in any state."""
     return record_of(connection, Invitation, invitations, code_digest=ids.digest(code))
 
 

@@ -9,7 +9,8 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import rfc3339
-from service.store.schema import messages, optional_filter, records_of, update
+from service.store.rows import optional_filter, records_of, update
+from service.store.schema import messages
 
 Timing = Literal["now", "end", "stop"]
 """`now`: while the agent works; `end`: when its turn has ended; `stop`: stop the turn, then deliver it."""
@@ -54,7 +55,6 @@ def of_runs(connection: sa.Connection, run_ids: Collection[str], state: str | No
 
 
 def by_turn(connection: sa.Connection, run_id: str) -> defaultdict[int, list[Message]]:
-    """Return a run's messages, keyed by the turn that was under way, oldest first."""
     grouped = defaultdict[int, list[Message]](list)
     for message in of_runs(connection, [run_id]):
         grouped[message.number].append(message)
@@ -62,7 +62,6 @@ def by_turn(connection: sa.Connection, run_id: str) -> defaultdict[int, list[Mes
 
 
 def mark(connection: sa.Connection, some: Sequence[Message], state: str) -> None:
-    """Move waiting messages to another state."""
     for message in some:
         same = (messages.c.run_id == message.run_id, messages.c.id == message.id, messages.c.state == "waiting")
         update(connection, messages, *same, state=state)

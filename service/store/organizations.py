@@ -12,17 +12,8 @@ from pydantic import ConfigDict, Field
 
 from service import ids
 from service.store.database import lock_subject
-from service.store.schema import (
-    batches,
-    offers,
-    organizations,
-    record_of,
-    records_of,
-    replace_rows,
-    runs,
-    trials,
-    update,
-)
+from service.store.rows import batches, record_of, records_of, replace_rows, update
+from service.store.schema import offers, organizations, runs, trials
 
 ENTITLEMENTS: Final = ("ServiceAPI", "CreateOrganizations")
 
@@ -79,7 +70,6 @@ def slug_of(name: str) -> str:
 
 
 def by_id(connection: sa.Connection, organization_id: str) -> Organization | None:
-    """Return the organization with an id."""
     return record_of(connection, Organization, organizations, id=organization_id)
 
 
@@ -100,18 +90,15 @@ def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organiza
 
 
 def of_run(connection: sa.Connection, run_id: str) -> Organization | None:
-    """Return the organization to which a run belongs."""
     owner = sa.select(runs.c.organization_id).where(runs.c.id == run_id).scalar_subquery()
     return record_of(connection, Organization, organizations, organizations.c.id == owner)
 
 
 def all_of(connection: sa.Connection) -> list[Organization]:
-    """Return every organization, oldest first."""
     return records_of(connection, Organization, organizations, order=[organizations.c.created_at, organizations.c.id])
 
 
 def change(connection: sa.Connection, organization_id: str, **values: object) -> None:
-    """Set fields of an organization, such as its entitlements, or its agents' daily budget."""
     update(connection, organizations, organizations.c.id == organization_id, **values)
 
 
@@ -133,18 +120,15 @@ class Offer:
 
 
 def put_offer(connection: sa.Connection, offer: Offer) -> None:
-    """Add an offer or replace the one with its code."""
     lock_subject(connection, "offer", offer.code)
     replace_rows(connection, offers, [asdict(offer)], [offers.c.code])
 
 
 def offer_by_code(connection: sa.Connection, code: str) -> Offer | None:
-    """Return the offer with a code."""
     return record_of(connection, Offer, offers, code=code)
 
 
 def all_offers(connection: sa.Connection) -> list[Offer]:
-    """Return every offer."""
     return records_of(connection, Offer, offers, order=[offers.c.code])
 
 

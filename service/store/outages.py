@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from service.agents.options import REVIEWER, AgentOptions, ModelAccess
 from service.clock import SECOND_MICROS, rfc3339
 from service.store import agents
-from service.store.database import insert_new
+from service.store.rows import delete, insert_new, records_of
 from service.store.runs import Run
-from service.store.schema import UNDER_WAY, WAITING, WORKS, delete, model_outages, records_of, runs, turns
+from service.store.schema import UNDER_WAY, WAITING, WORKS, model_outages, runs, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,6 @@ def end(connection: sa.Connection, source: str) -> None:
 
 
 def all_of(connection: sa.Connection) -> list[Outage]:
-    """Return the outages, longest first."""
     return records_of(connection, Outage, model_outages, order=[model_outages.c.since, model_outages.c.source])
 
 

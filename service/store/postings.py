@@ -14,9 +14,9 @@ import sqlalchemy as sa
 from service.clock import rfc3339_or_none
 from service.findings import SEVERITIES, counted
 from service.store import agents, runs, turn_files
-from service.store.database import insert_new
+from service.store.rows import insert_new, record_of, records_of, update
 from service.store.runs import Run
-from service.store.schema import postings, record_of, records_of, turns, update
+from service.store.schema import postings, turns
 from service.store.schema import runs as runs_table
 from service.store.turn_files import Key
 
@@ -209,7 +209,6 @@ def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, du
 
 
 def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
-    """Return a run's postings in every state."""
     return records_of(connection, Posting, postings, run_id=run_id, order=[postings.c.kind, postings.c.wanted_at])
 
 

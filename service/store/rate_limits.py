@@ -10,8 +10,9 @@ from typing import Final
 import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, Clock
-from service.store.database import Database, insert_new, now_in
-from service.store.schema import rate_limits, update
+from service.store.database import Database, now_in
+from service.store.rows import insert_new, update
+from service.store.schema import rate_limits
 
 _TAKES_PER_MINUTE: Final = 100
 """How often per minute, at most, a process asks the database about one organization under steady load."""

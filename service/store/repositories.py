@@ -9,22 +9,20 @@ import sqlalchemy as sa
 from service import ids
 from service.agents.options import RepositorySetup
 from service.rules import TriggerRule
-from service.store.database import insert_new, lock_subject
-from service.store.runs import InactiveOrganizationError
-from service.store.schema import (
-    default_branches,
+from service.store.database import lock_subject
+from service.store.rows import (
     delete,
     exists,
+    insert_new,
     optional_filter,
-    organizations,
     owned,
     record_of,
     records_of,
     replace_rows,
-    repositories,
-    schedules,
     update,
 )
+from service.store.runs import InactiveOrganizationError
+from service.store.schema import default_branches, organizations, repositories, schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +65,6 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
         update(connection, default_branches, default_branches.c.url == url, branch=branch)
 
 
-def begin_change(connection: sa.Connection, organization_id: str) -> None:
-    """Wait for other changes to the organization's repositories, and block new ones until this transaction ends."""
-    lock_subject(connection, "repositories", organization_id)
-
-
 def put(connection: sa.Connection, organization_id: str, repository: Repository, now: int) -> bool:
     """Add a repository, or replace the one with its platform and path; return whether it is new.
 
@@ -79,7 +72,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
         ValueError: Another repository of the organization has the name.
         InactiveOrganizationError: The organization was deleted a moment ago.
     """
-    begin_change(connection, organization_id)
+    lock_subject(connection, "repositories", organization_id)
     there = sa.select(organizations.c.id).where(organizations.c.id == organization_id)
     if connection.execute(there.with_for_update(read=True, key_share=True)).first() is None:
         raise InactiveOrganizationError(organization_id)
@@ -176,7 +169,6 @@ def remove(connection: sa.Connection, organization_id: str, name: str) -> bool:
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[Repository]:
-    """Return an organization's repositories, by name."""
     by_name = [repositories.c.name]
     return records_of(connection, Repository, repositories, organization_id=organization_id, order=by_name)
 

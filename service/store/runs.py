@@ -14,7 +14,8 @@ from service import ids
 from service.clock import rfc3339
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
-from service.store.schema import exists, optional_filter, organizations, record_of, records_of, runs, turns, update
+from service.store.rows import exists, optional_filter, record_of, records_of, update
+from service.store.schema import organizations, runs, turns
 
 FINAL: Final = ("completed", "failed")
 OPEN: Final = ("queued", "working")
@@ -198,7 +199,6 @@ def _hold_organization(connection: sa.Connection, organization_id: str) -> None:
 
 
 def by_id(connection: sa.Connection, run_id: str) -> Run | None:
-    """Return the run with an id."""
     if "\0" in run_id:
         # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
         return None
@@ -206,7 +206,6 @@ def by_id(connection: sa.Connection, run_id: str) -> Run | None:
 
 
 def by_ids(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Run]:
-    """Return runs, keyed by id."""
     return {run.id: run for run in records_of(connection, Run, runs, runs.c.id.in_(run_ids))}
 
 
@@ -220,36 +219,23 @@ def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | N
 
 def active(connection: sa.Connection, filters: Filters, limit: int | None) -> list[Run]:
     """Return the newest active runs that match, at most `limit` of each status."""
-    return [run for by_status in _of_active(filters) for run in page(connection, by_status, None, limit)]
+    statuses = [status for status in OPEN if filters.status in {None, status}]
+    return [run for status in statuses for run in page(connection, replace(filters, status=status), None, limit)]
 
 
-def count_active(connection: sa.Connection, filters: Filters) -> int:
-    """Return how many active runs match."""
-    return sum(count(connection, by_status) for by_status in _of_active(filters))
-
-
-def _of_active(filters: Filters) -> list[Filters]:
-    return [replace(filters, status=status) for status in OPEN if filters.status in {None, status}]
-
-
-def count(connection: sa.Connection, filters: Filters) -> int:
-    """Return how many runs match."""
-    return connection.execute(sa.select(sa.func.count()).select_from(runs).where(*conditions(filters))).scalar_one()
+def count(connection: sa.Connection, filters: Filters, *, only_active: bool = False) -> int:
+    among = [runs.c.status.in_(OPEN)] if only_active else []
+    query = sa.select(sa.func.count()).select_from(runs).where(*conditions(filters), *among)
+    return connection.execute(query).scalar_one()
 
 
 def counts_by_status(connection: sa.Connection) -> dict[str, int]:
-    """Return the number of runs of each status."""
     return dict(connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status)).all())
 
 
-def touch(connection: sa.Connection, run_id: str, now: int) -> None:
-    """Mark a run's results as changed, so that clients reload them."""
-    update(connection, runs, runs.c.id == run_id, updated_at=_later(now))
-
-
-def set_status(connection: sa.Connection, run_id: str, status: str, now: int) -> None:
-    """Move a run to a status; `updated_at` never goes back."""
-    update(connection, runs, runs.c.id == run_id, status=status, updated_at=_later(now))
+def touch(connection: sa.Connection, run_id: str, now: int, **values: object) -> None:
+    """Set columns of a run and mark it as changed, so that clients reload it; `updated_at` never goes back."""
+    update(connection, runs, runs.c.id == run_id, updated_at=_later(now), **values)
 
 
 def _later(now: int) -> sa.ColumnElement[int]:
@@ -264,7 +250,6 @@ def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: in
 
 
 def conditions(filters: Filters) -> list[sa.ColumnElement[bool]]:
-    """Return the SQL conditions for the filters."""
     return [
         optional_filter(runs.c.organization_id, filters.organization_id),
         optional_filter(runs.c.status, filters.status),
@@ -285,7 +270,6 @@ class RunCounter:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, connection: sa.Connection, filters: Filters) -> int:
-        """Return how many runs match."""
         with self._lock:
             number, good_until = self._kept.get(filters, (0, 0.0))
         if self._monotonic() < good_until:

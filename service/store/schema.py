@@ -3,14 +3,12 @@
 A change needs a step in `migrations/versions` that gives older databases the same tables.
 """
 
-import operator
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
-from functools import cache, partial
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from types import NoneType
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import sqlalchemy as sa
 from pydantic import ConfigDict, Field, TypeAdapter
@@ -23,10 +21,6 @@ VERSION: Final = 1
 """The newest step in `migrations/versions`."""
 
 metadata = sa.MetaData()
-_KEYS_AT_ONCE: Final = 500
-
-
-Record = TypeVar("Record")
 Network = IPv4Network | IPv6Network
 
 
@@ -43,116 +37,6 @@ class GitHubApp:
     """The installation's id; None: the App is installed once."""
     sign: bool = False
     """Whether GitHub's API makes the commits, which signs them."""
-
-
-def records_of(
-    connection: sa.Connection,
-    record: type[Record],
-    table: sa.Table,
-    *conditions: sa.ColumnElement[bool],
-    order: Sequence[Any] = (),
-    limit: int | None = None,
-    **equal: object,
-) -> list[Record]:
-    """Return the matching rows as records; the fields of the dataclass `record` name the columns.
-
-    `equal`: columns and their values. A query with no other conditions is built only once.
-    """
-    query = _all(record, table, limit, *equal)  # type: ignore[arg-type]  # `_all` is cached, and these are hashable
-    query = query.where(*conditions) if conditions else query
-    query = query.order_by(*order) if order else query
-    return [record(*row) for row in connection.execute(query, equal)]
-
-
-@cache
-def _all(record: Any, table: sa.Table, limit: int | None = None, *equal: str) -> sa.Select[Any]:
-    columns = (table.c[field.name] for field in fields(record))
-    return sa.select(*columns).where(*(table.c[name] == sa.bindparam(name) for name in equal)).limit(limit)
-
-
-def record_of(
-    connection: sa.Connection,
-    record: type[Record],
-    table: sa.Table,
-    *conditions: sa.ColumnElement[bool],
-    order: Sequence[Any] = (),
-    **equal: object,
-) -> Record | None:
-    """Return the first such record; None if there is none."""
-    return next(iter(records_of(connection, record, table, *conditions, order=order, limit=1, **equal)), None)
-
-
-def owned(
-    connection: sa.Connection, record: type[Record], table: sa.Table, *conditions: sa.ColumnElement[bool]
-) -> list[tuple[str, Record]]:
-    """Return the matching rows as records, each with the id of its organization, by organization."""
-    owner = table.c.organization_id.label("owner")
-    query = _all(record, table).add_columns(owner).where(*conditions).order_by(owner)  # type: ignore[arg-type]  # `_all` is cached, and these are hashable
-    return [(of, record(*row)) for *row, of in connection.execute(query)]
-
-
-def by_owner(
-    connection: sa.Connection, record: type[Record], table: sa.Table, owners: Sequence[str]
-) -> defaultdict[str, list[Record]]:
-    """Return the records of many organizations, keyed by organization id."""
-    grouped = defaultdict[str, list[Record]](list)
-    for some in batches(owners):
-        for owner, row in owned(connection, record, table, table.c.organization_id.in_(some)):
-            grouped[owner].append(row)
-    return grouped
-
-
-def optional_filter(
-    column: sa.Column[Any], value: object, compare: Callable[[Any, Any], sa.ColumnElement[bool]] = operator.eq
-) -> sa.ColumnElement[bool]:
-    """Return the condition that a column compares with a value: a filter, which None turns off."""
-    return sa.true() if value is None else compare(column, value)
-
-
-def of_turn(table: sa.Table, run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    """Return the conditions for the rows of a turn."""
-    return table.c.run_id == run_id, table.c.number == number
-
-
-def update(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool], **values: Any) -> int:
-    """Set columns of the matching rows; return how many matched."""
-    return connection.execute(sa.update(table).where(*conditions).values(values)).rowcount
-
-
-def delete(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool], **equal: object) -> int:
-    """Delete the matching rows; return how many there were."""
-    return connection.execute(sa.delete(table).where(*conditions).filter_by(**equal)).rowcount
-
-
-def exists(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool], **equal: object) -> bool:
-    """Whether any row matches."""
-    query = sa.select(sa.literal(1)).select_from(table).where(*conditions).filter_by(**equal)
-    return connection.execute(query.limit(1)).first() is not None
-
-
-def replace_rows(
-    connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]], keys: Sequence[sa.Column[Any]]
-) -> None:
-    """Insert rows in place of those with the same keys; the caller ensures that nothing else changes them."""
-    if rows:
-        same = []
-        for key in keys:
-            value = sa.bindparam(f"of_{key.name}", type_=key.type)
-            same.append(key.is_not_distinct_from(value) if key.nullable else key == value)
-        connection.execute(sa.delete(table).where(*same), [{f"of_{k.name}": row[k.name] for k in keys} for row in rows])
-        connection.execute(sa.insert(table), rows)
-
-
-def unsent(connection: sa.Connection, state: sa.Column[str]) -> dict[str, int]:
-    """Return how many rows are in the states `waiting` and `refused`."""
-    query = sa.select(state, sa.func.count()).group_by(state).where(state.in_(("waiting", "refused")))
-    counted: dict[str, int] = dict(connection.execute(query).all())
-    return {"waiting": 0, "refused": 0} | counted
-
-
-def batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Yield the keys in batches that fit into one statement."""
-    return (keys[start : start + _KEYS_AT_ONCE] for start in range(0, len(keys), _KEYS_AT_ONCE))
 
 
 class _Json(sa.TypeDecorator[Any]):
@@ -290,7 +174,6 @@ hosts = _entity(
     sa.Column("token_command", _TEXTS),
     sa.Column("app", _Json(GitHubApp)),
     sa.Column("rotate", sa.Boolean, nullable=False, default=False),
-    # At the last check; NULL means never checked, or `ok`.
     *_texts("status", nullable=True),
     *_large("connected_at"),
     sa.UniqueConstraint("organization_id", "platform"),
@@ -393,7 +276,6 @@ UNDER_WAY: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(
 """The condition for a turn that has a slot."""
 WORKS: Final = sa.func.coalesce(turns.c.agent, runs.c.agent).label("agent")
 """The agent that does a turn, joined with its run."""
-HAD_SLOT: Final = turns.c.dispatched_at.is_not(None)
 ASKS: Final = turns.c.question.is_not(None)
 CANCELLED: Final = "cancelled"
 """How the failure of a turn begins that a caller or the operator cancelled."""
@@ -404,7 +286,7 @@ WAS_CANCELLED: Final = sa.literal_column(f"'{CANCELLED}'") == _BEGINNING
 for _name, _held, _keys in (
     ("turns_waiting", WAITING, ("organization_id", "accepted_at", "run_id")),
     ("turns_under_way", UNDER_WAY, ("finished_at", "run_id")),
-    ("turns_by_last_place", HAD_SLOT, ("organization_id", "dispatched_at")),
+    ("turns_by_last_place", turns.c.dispatched_at.is_not(None), ("organization_id", "dispatched_at")),
     ("turns_asking", ASKS, ("organization_id", "finished_at")),
     ("turns_cancelled", WAS_CANCELLED, ("organization_id", "finished_at")),
     ("turns_by_end", turns.c.finished_at.is_not(None), ("finished_at",)),

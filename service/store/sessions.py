@@ -12,8 +12,9 @@ from service.clock import DAY_MICROS, SECOND_MICROS
 from service.errors import ServiceError
 from service.settings import Role
 from service.store import invitations
-from service.store.database import insert_new, lock_subject
-from service.store.schema import delete, members, record_of, records_of, sessions, update
+from service.store.database import lock_subject
+from service.store.rows import delete, insert_new, record_of, records_of, update
+from service.store.schema import members, sessions
 from service.store.tokens import SCOPES, Scope
 
 ROLES: Final[Mapping[str, tuple[Scope, ...]]] = {
@@ -86,22 +87,18 @@ def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") 
 
 
 def note_use(connection: sa.Connection, session: Session, now: int) -> None:
-    """Note that a session was used."""
     update(connection, sessions, sessions.c.digest == session.digest, seen_at=now)
 
 
 def end(connection: sa.Connection, digest: str) -> None:
-    """End a session."""
     delete(connection, sessions, digest=digest)
 
 
 def member(connection: sa.Connection, member_id: str) -> Member | None:
-    """Return a member, or None."""
     return record_of(connection, Member, members, id=member_id)
 
 
 def members_of(connection: sa.Connection, organization_id: str) -> list[Member]:
-    """Return an organization's members, by address."""
     return records_of(connection, Member, members, organization_id=organization_id, order=[members.c.email])
 
 

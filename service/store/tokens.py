@@ -7,7 +7,8 @@ import sqlalchemy as sa
 
 from service import ids
 from service.clock import DAY_MICROS
-from service.store.schema import record_of, records_of, tokens, update
+from service.store.rows import record_of, records_of, update
+from service.store.schema import tokens
 
 Scope = Literal["admin", "organizations:create", "runs:read", "runs:write", "settings"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -62,7 +63,6 @@ def by_id(connection: sa.Connection, token_id: str) -> TokenRecord | None:
 
 
 def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:
-    """Return an organization's tokens, oldest first."""
     return records_of(connection, TokenRecord, tokens, organization_id=organization_id, order=[tokens.c.id])
 
 

@@ -12,9 +12,9 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from service.settings import DataFolder
-from service.store.database import insert_new
+from service.store.rows import delete, insert_new, of_turn
 from service.store.runs import OPEN
-from service.store.schema import artifacts, delete, log_pieces, of_turn, runs, turn_files, turns
+from service.store.schema import artifacts, log_pieces, runs, turn_files, turns
 
 FINDINGS: Final = "findings"
 UNREAD: Final = "unread"
@@ -93,7 +93,6 @@ def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
 
 
 def remove(connection: sa.Connection, key: Key, kind: str) -> None:
-    """Remove a stored file, if there is one of its kind."""
     delete(connection, turn_files, *of_turn(turn_files, *key), kind=kind)
 
 

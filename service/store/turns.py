@@ -11,20 +11,9 @@ from service.clock import Clock
 from service.rules import ISSUE_TEXT
 from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
+from service.store.rows import exists, of_turn, optional_filter, record_of, records_of, update
 from service.store.runs import Run
-from service.store.schema import (
-    CANCELLED,
-    UNDER_WAY,
-    WAS_CANCELLED,
-    exists,
-    of_turn,
-    optional_filter,
-    record_of,
-    records_of,
-    runs,
-    turns,
-    update,
-)
+from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, runs, turns
 
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""
@@ -200,7 +189,7 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     values |= {"failure": None, "started_at": sa.func.coalesce(turns.c.started_at, now)}
     if not update(connection, turns, *_is(run_id, number), _OPEN, **values):
         return None
-    run_store.set_status(connection, run_id, "working", now)
+    run_store.touch(connection, run_id, now, status="working")
     run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
     if run is None or turn is None:
         return None
@@ -223,7 +212,7 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) ->
     values |= {"pauses": turn.pauses + (not paused.is_counted)}
     if not update(connection, turns, *_is_latest(turn), **values):
         return False
-    run_store.set_status(connection, turn.run_id, "queued", now)
+    run_store.touch(connection, turn.run_id, now, status="queued")
     return True
 
 
@@ -261,7 +250,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     if not update(connection, turns, *_is(run_id, number), attempt, _OPEN, **values):
         return False
     turn_files.remove(connection, (run_id, number), turn_files.COMMIT)
-    run_store.set_status(connection, run_id, outcome.status, now)
+    run_store.touch(connection, run_id, now, status=outcome.status)
     run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
     if run is not None and turn is not None:
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
@@ -337,7 +326,8 @@ def cancel_each(
     outcome = TurnOutcome("failed", failure=f"{CANCELLED} by the operator")
     chosen = [(run, number) for run_id, number in shown if (run := known.get(run_id)) and status in {None, run.status}]
     ended = [run for run, number in chosen if end(connection, run.id, number, outcome, clock())]
-    audit.record_each(connection, actor, [("run.cancel", run.id, run.organization_id) for run in ended], clock)
+    for run in ended:
+        audit.record(connection, actor, "run.cancel", clock(), target=run.id, organization_id=run.organization_id)
     return [run.id for run in ended]
 
 
@@ -391,19 +381,16 @@ def last_turns(
 
 
 def by_number(connection: sa.Connection, run_id: str, number: int) -> Turn | None:
-    """Return one turn of a run."""
     return record_of(connection, Turn, turns, run_id=run_id, number=number)
 
 
 def newest_of(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Turn]:
-    """Return the last turn of each of the runs, keyed by run id."""
     number = sa.select(runs.c.turn).where(runs.c.id == turns.c.run_id).scalar_subquery()
     last = records_of(connection, Turn, turns, turns.c.run_id.in_(run_ids), turns.c.number == number)
     return {turn.run_id: turn for turn in last}
 
 
 def of(connection: sa.Connection, run_id: str) -> list[Turn]:
-    """Return a run's turns, oldest first: its conversation."""
     return records_of(connection, Turn, turns, run_id=run_id, order=[turns.c.number])
 
 

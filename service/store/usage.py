@@ -14,8 +14,9 @@ from service.clock import DAY_MICROS, SECOND_MICROS, Clock
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
-from service.store.database import Database, insert_new
-from service.store.schema import FIGURES, model_usage, optional_filter, organizations, runs, update, usage_days
+from service.store.database import Database
+from service.store.rows import insert_new, optional_filter, update
+from service.store.schema import FIGURES, model_usage, organizations, runs, usage_days
 from service.store.turns import Turn
 
 Grouping = Literal["organization", "repository", "agent", "day"]

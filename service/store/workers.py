@@ -18,7 +18,8 @@ import sqlalchemy as sa
 
 from service.clock import SECOND_MICROS, Clock
 from service.store.database import Database, now_in
-from service.store.schema import delete, meta, records_of, replace_rows, update, workers
+from service.store.rows import delete, records_of, replace_rows, update
+from service.store.schema import meta, workers
 
 _CHANNEL: Final = "runwarden"
 _CHECK_S: Final = 20.0
@@ -52,7 +53,6 @@ class Worker:
 
 
 def beat(connection: sa.Connection, worker: Worker, clock: Clock) -> None:
-    """Record a worker's heartbeat."""
     values = asdict(worker) | {"seen_at": now_in(connection, clock)}
     # Updated in place, since another process may sign the worker off or read it at the same time.
     if not update(connection, workers, workers.c.executor == worker.executor, **values):
@@ -71,12 +71,10 @@ def heard_within(connection: sa.Connection, ttl_s: float, clock: Clock) -> list[
 
 
 def all_of(connection: sa.Connection) -> list[Worker]:
-    """Return all known workers."""
     return records_of(connection, Worker, workers, order=[workers.c.started_at])
 
 
 def forget(connection: sa.Connection, executor: str) -> None:
-    """Remove a worker."""
     delete(connection, workers, executor=executor)
 
 

@@ -246,7 +246,7 @@ def test_a_turn_accepted_during_the_question_is_not_cancelled(data: Path, monkey
             with database.write() as connection:
                 assert turns.cancel(connection, resumed.id, "done", NOW)
                 runs.resume(connection, resumed, order(resumed.organization_id), NOW)
-                runs.set_status(connection, working.id, "working", NOW)
+                runs.touch(connection, working.id, NOW, status="working")
             return "3 runs" in text
 
         monkeypatch.setattr("click.confirm", confirm)

@@ -91,7 +91,7 @@ def test_the_trail_shows_names_instead_of_ids(database: Database) -> None:
         invited = invitations.invite(connection, owner, "joe@acme.example", NOW)
         endpoint = events.add_endpoint(connection, owner, "https://a.example/", events.TYPES, (), NOW).id
         both = audit.names(connection, [owner, gone])
-        assert deletions.delete_organization(connection, gone)
+        assert deletions.delete_organization(connection, gone, NOW)
         named = audit.names(connection, [owner, gone, token, bare, member, invited, endpoint, "run_x", "acme"])
 
     assert both == {owner: "acme", gone: "gone"}

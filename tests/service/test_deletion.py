@@ -31,6 +31,7 @@ from service.store import (
 )
 from service.store.database import Database
 from service.store.repositories import Repository
+from service.store.rows import delete
 from service.store.runs import InactiveOrganizationError
 from service.store.turns import TurnOutcome
 from tests.service.conftest import BOTH, UNBOXED, Api, accepted, order, organization
@@ -251,7 +252,7 @@ def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder:
     complete_deletions(database, folder, now_micros)
     before = folder.database_file.read_bytes()
     with database.write() as connection:
-        schema.delete(connection, schema.audit)
+        delete(connection, schema.audit)
         deletions.forget(connection, now_micros())
     after = folder.database_file.read_bytes()
 

@@ -44,7 +44,7 @@ def test_keys_that_end_are_named_in_time(database: Database) -> None:
         hub = Host("github", "h", None, "api", "u", None, "HUB", day(40))
         hosts.connect(connection, owner, hub, NOW)
         hosts.connect(connection, owner, Host("gitlab", "h", None, "api", "u", None, "LAB", day(13)), NOW)
-        hosts.note_answer(connection, owner, hub, "ok", "ok", day(3), NOW)
+        hosts.note_answer(connection, owner, hub, "ok", day(3), NOW)
         for name, ends, its_owner in (("known", day(-1), owner), ("unknown", None, None), ("for-all", day(10), None)):
             access = {"provider": "anthropic", "key_env": "MODEL_KEY", "key_ends": ends}
             options = AgentOptions.model_validate({"model": access})

@@ -127,7 +127,7 @@ def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> 
     owner, start = organization(database), threading.Barrier(6)
     with database.write() as connection:
         run = runs.accept(connection, order(owner), NOW)
-        runs.set_status(connection, run.id, "working", NOW - 5_000_000)
+        runs.touch(connection, run.id, NOW - 5_000_000, status="working")
         changed = present(runs.by_id(connection, run.id))
         first, second = (present(turns.claim(connection, run.id, 1, name, NOW))[1].attempt for name in ("a", "b"))
         outcomes = [TurnOutcome("failed", attempt=first), TurnOutcome("completed", attempt=second)]

@@ -21,6 +21,7 @@ from service.store import audit, deletions, deliveries, hosts, organizations, re
 from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
+from service.store.rows import delete
 from service.triggers.receiver import UnknownRepositoryError, WebhookDelivery, receive, start_due
 from tests.lab import Respond, Server
 from tests.service.conftest import BOTH, NOW, due_jobs, organization
@@ -171,7 +172,7 @@ def test_what_was_deleted_or_forgotten_starts_no_other_run(database: Database) -
     assert [deliver("d1"), deliver("d2")] == [["duplicate"] * 2, ["repeated"] * 2]
     assert deliver("d3", updated_at="2020-01-01T10:00:00Z", number=2) == ["stale"] * 2
     with database.write() as connection:
-        schema.delete(connection, schema.deliveries)
+        delete(connection, schema.deliveries)
     assert deliver("d3", updated_at="2020-01-01T10:00:00Z", number=2) == ["stale"] * 2
 
 

@@ -17,8 +17,8 @@ from service.setup import AgentEntry, HostEntry, connect_host, put_agent
 from service.store import organizations, postings, repositories, runs, turn_files, turns
 from service.store.database import Database
 from service.store.postings import Posting
+from service.store.rows import unsent
 from service.store.schema import postings as postings_table
-from service.store.schema import unsent
 from service.store.turns import TurnOutcome
 from tests.service.conftest import NOW, accepted, due_jobs, order, organization
 from tests.service.forge.forges import Forge, ForgejoServer, GitHubServer, GitLabForge
