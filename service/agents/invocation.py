@@ -72,8 +72,6 @@ class CommandTemplate:
 
 def preset_of(agent: Agent) -> Preset:
     """Return an agent's preset, `PLAIN` if it has none; without its guards if the agent trusts the repository."""
-    if agent.options.preset is None:
-        return PLAIN
     preset = preset_for(agent.options.preset, agent.argv)
     if agent.options.trust_repository:
         # In a trusted repository, the program itself reads the guidance.
@@ -127,7 +125,7 @@ def of(
 
     variables = {**preset.environment, **model.environment, **preset.untrusted_environment}
     environment = proxied | dict(zip(variables, filled(*variables.values()), strict=True))
-    if preset is PLAIN:
+    if options.preset is None:
         return CommandTemplate((program, *agent.argv[1:]), environment)
     name = model.name if options.model is not None and options.model.name else ()
     resume = () if session is None else preset.resume

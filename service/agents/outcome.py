@@ -168,11 +168,6 @@ _ANSWERED: Final[dict[str, Ending | None]] = {"end_turn": None, "refusal": "refu
 """The stop reasons of ACP with an answer, if only a part of one."""
 
 
-def classified(text: str) -> Reason:
-    """Return the reason that fits a program's error message."""
-    return next((reason for reason, words in _KINDS.items() if words.search(text)), "failed")
-
-
 def _failed(kind: Reason, words: str, model: str = "the model", what: str = "") -> TurnFailure:
     why = f": {words.rstrip('.')}" if words else ""
     return TurnFailure(kind, f"{_ENDED.get(kind, what).format(model)}{why}; {_FIXES[kind]}")
@@ -260,10 +255,7 @@ def aider(line: str, report: AgentReport) -> None:
 
 @dataclass(eq=False)
 class OutcomeReader:
-    """Reads an agent's output: JSON objects, one a line, and other lines.
-
-    A turn fails if the program has a reader and does not report that it finished.
-    """
+    """Reads an agent's output, JSON and text by lines; a program with a reader must report that it finished."""
 
     listener: Listener | None = None
     of_line: Callable[[str, AgentReport], None] | None = None
@@ -303,13 +295,16 @@ class OutcomeReader:
             if kind in endings:
                 return _failed(kind, error, model)
         if report.error:
-            return _failed(classified(report.error), error, model, "the agent says" if error else "the agent failed")
-        if status:
-            words = in_words(" ".join(self._last))
-            return _failed(classified(words), words, model, f"the agent exited with status {status}")
-        if (self.listener or self.of_line) and not report.ended:
+            message, words, what = report.error, error, "the agent says" if error else "the agent failed"
+        elif status:
+            message = words = in_words(" ".join(self._last))
+            what = f"the agent exited with status {status}"
+        elif (self.listener or self.of_line) and not report.ended:
             return TurnFailure("failed", "the agent ended without a result; its last lines are in the log")
-        return None
+        else:
+            return None
+        reason: Reason = next((reason for reason, pattern in _KINDS.items() if pattern.search(message)), "failed")
+        return _failed(reason, words, model, what)
 
     def _read_line(self, line: bytes) -> None:
         if line.startswith(b"{") and self.listener is not None:

@@ -132,7 +132,7 @@ def allowed_models(options: AgentOptions) -> tuple[str, ...]:
     """Return the models that an agent may ask; empty: any, as its program chooses."""
     if options.model is None or options.model.models or options.model.name is None:
         return () if options.model is None else options.model.models
-    return (options.model.name, *(() if options.preset is None else preset_for(options.preset, ()).small))
+    return (options.model.name, *preset_for(options.preset, ()).small)
 
 
 def _opencode(provider: str, package_version: str) -> ModelWords:
@@ -364,6 +364,8 @@ _KNOWN: Final[Mapping[str, Preset]] = {
 """Programs that speak ACP and need the configuration of a preset."""
 
 
-def preset_for(name: PresetName, argv: Sequence[str]) -> Preset:
-    """Return a preset; the ACP preset uses the configuration of a known program."""
-    return PRESETS[name] if name != "acp" else _KNOWN.get(PurePath(argv[0]).name if argv else "", ACP)
+def preset_for(name: PresetName | None, argv: Sequence[str]) -> Preset:
+    """Return a preset, `PLAIN` for None; the ACP preset uses the configuration of a known program."""
+    if name == "acp":
+        return _KNOWN.get(PurePath(argv[0]).name if argv else "", ACP)
+    return PLAIN if name is None else PRESETS[name]

@@ -108,20 +108,19 @@ def contradictions(agent: Agent) -> Iterator[str]:
         yield f"it needs argv, the command{other}"
     yield from invocation.misplaced(argv)
     yield from inputs.misplaced(options.prompt or "", options.inputs)
-    if options.preset is not None:
-        preset = invocation.preset_of(agent)
-        own = [word.partition("=")[0] for word in argv[1:] if word.startswith("-")]
-        unknown = next((word for word in own if word not in _KEPT), None)
-        if unknown and options.preset in {"opencode", "goose"}:
-            yield f"argv: the preset runs `{preset.program} acp`, which has no {unknown}: leave it out"
-        if options.model is not None and options.model.provider not in preset.models:
-            yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
-        if options.model is None and preset.keys and not {*preset.keys} & {*agent.environment}:
-            first = next(iter(preset.models))
-            yield (
-                f'it needs a key: model = {{ provider = "{first}", key_env = "{preset.keys[0]}" }}, or, if it may '
-                f'hold the key itself, environment = ["{preset.keys[0]}"] and its hosts in egress'
-            )
+    preset = invocation.preset_of(agent)
+    own = [word.partition("=")[0] for word in argv[1:] if word.startswith("-")]
+    unknown = next((word for word in own if word not in _KEPT), None)
+    if unknown and options.preset in {"opencode", "goose"}:
+        yield f"argv: the preset runs `{preset.program} acp`, which has no {unknown}: leave it out"
+    if options.model is not None and options.model.provider not in preset.models:
+        yield f"preset {options.preset} speaks with the provider {' or '.join(preset.models)} only"
+    if options.model is None and preset.keys and not {*preset.keys} & {*agent.environment}:
+        first = next(iter(preset.models))
+        yield (
+            f'it needs a key: model = {{ provider = "{first}", key_env = "{preset.keys[0]}" }}, or, if it may '
+            f'hold the key itself, environment = ["{preset.keys[0]}"] and its hosts in egress'
+        )
     if agent.network and (options.egress is not None or options.model is not None):
         yield "network = true lets it reach everything: remove it, or remove egress and model"
 
@@ -149,7 +148,7 @@ def missing(agent: Agent, data: Path) -> Iterator[str]:
 def missing_key(agent: Agent) -> str | None:
     """Return the problem and fix if the key of the agent's model is missing; None if it is set or not needed."""
     options = agent.options
-    needed: tuple[str, ...] = () if options.preset is None else preset_for(options.preset, ()).keys
+    needed = preset_for(options.preset, ()).keys
     allowed = tuple(name for name in needed if name in agent.environment)
     if options.model is not None:
         needed = allowed = () if options.model.key_env is None else (options.model.key_env,)

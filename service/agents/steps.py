@@ -125,7 +125,11 @@ def _of_line(preset: PresetName, line: bytes) -> list[Step]:
         except (ValueError, RecursionError):
             pass
     text = line.decode("utf-8", "replace")
-    return [_aider(text) if preset == "aider" else Step("printed", text)]
+    if preset == "aider" and text.startswith("Applied edit to "):
+        return [Step("edited", text.removeprefix("Applied edit to "))]
+    if preset == "aider" and re.match(r"litellm\.\w*Error", text):
+        return [Step("error", text, failed=True)]
+    return [Step("answered" if preset == "aider" and text.startswith("Tokens: ") else "printed", text)]
 
 
 def _claude(event: Event) -> Iterator[Step]:
@@ -218,14 +222,6 @@ def _acp(event: Event) -> Iterator[Step]:
             yield _step("error", event.get("message"), at, failed=True)
         case None, _:
             yield _step("printed", event)
-
-
-def _aider(line: str) -> Step:
-    if line.startswith("Applied edit to "):
-        return Step("edited", line.removeprefix("Applied edit to "))
-    if re.match(r"litellm\.\w*Error", line):
-        return Step("error", line, failed=True)
-    return Step("answered" if line.startswith("Tokens: ") else "printed", line)
 
 
 def _step(

@@ -116,10 +116,7 @@ class AgentConnection(_Connection):
         self._wire.send_failed()
 
     def refuse(self, status: int, reason: str, *, is_json: bool = True) -> None:
-        """Answer with an error, by default in a shape that every provider's clients can read.
-
-        Nothing is sent if an answer has begun.
-        """
+        """Answer with an error, by default in a form that all providers' clients read, unless an answer has begun."""
         if self._wire.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
             return
         error = {"type": "permission_error", "code": status, "status": "PERMISSION_DENIED", "message": reason}

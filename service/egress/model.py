@@ -296,10 +296,7 @@ class ModelProxy(SandboxServer):
             usual_s *= 2
 
     def _ask(self, agent: AgentConnection, request: ModelRequest, refused: str | None = None) -> Refusal | None:
-        """Send a request once and pass the answer back; return the failure if no answer arrives.
-
-        A key that was refused is replaced once, if there is another.
-        """
+        """Send a request once, and again if there is another key than a refused one; return why no answer arrives."""
         asked_at, outside, start, status = time.monotonic(), None, b"", None
         key = self._key.get(refused)
         login = f"{self._provider.prefix}{key}".strip()

@@ -50,9 +50,7 @@ def run(
     check: Callable[[], None],
     unheard: Callable[[], Sequence[Message]] = tuple,
 ) -> None:
-    """Run an agent until it exits; write its output to the log, without the secrets.
-
-    `unheard` returns the messages that it has not taken yet.
+    """Run an agent until it exits; log its output without secrets. `unheard` returns messages that it has not taken.
 
     Raises:
         AgentFailedError: It could not start, failed, or passed a limit.

@@ -19,10 +19,7 @@ _PATIENCE_S: Final = 5.0
 
 @contextlib.contextmanager
 def group(own: Path, name: str, limits: Mapping[str, str]) -> Iterator[Path]:
-    """Make a group with limits, such as `memory.max`, in the service's own.
-
-    Finally its processes are killed, and it is removed.
-    """
+    """Make a group with limits, such as `memory.max`, in the service's own; in the end, kill and remove it."""
     folder = own / f"{_PREFIX}{name}"
     folder.mkdir()
     try:

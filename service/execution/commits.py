@@ -329,10 +329,7 @@ def refusal(limits: ChangeLimits, names: Sequence[str], patch_bytes: int) -> str
 
 
 def _touches(name: str, pattern: str) -> bool:
-    """Whether a file is protected, lies in a protected folder, or would replace such a folder.
-
-    Case is ignored: some disks do.
-    """
+    """Whether a file is protected, lies in a protected folder or would replace one; like some disks, ignore case."""
     name, pattern = name.lower(), pattern.lower()
     if pattern.endswith("/"):
         return name.startswith(pattern) or pattern.startswith(f"{name}/")

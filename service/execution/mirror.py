@@ -207,10 +207,8 @@ def lies_in(path: str, part: Sequence[str]) -> bool:
 
 
 def borrow(git_dir: Path, *lenders: Path, branch: str = "main", refs: Mapping[str, str] = {}) -> None:
-    """Make a git-dir that takes its objects from others; by hand, which takes no process.
-
-    Programs write into `hooks` and `info` without making them.
-    """
+    """Make a git-dir that takes its objects from others; by hand, which takes no process."""
+    # Programs write into `hooks` and `info` without making them.
     for folder in ("objects/info", "refs", "hooks", "info"):
         (git_dir / folder).mkdir(parents=True)
     files = {
