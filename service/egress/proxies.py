@@ -42,35 +42,35 @@ class EgressProxy(SandboxServer):
         """Connect the agent with the host that it asks for, if it may be reached."""
         inside.settimeout(_PATIENCE_S)
         connection = AgentConnection(inside)
-        for request in connection.requests():
-            try:
-                host, port = parse_target(request)
-                proxy = proxy_of("https", host, port)
-                fixed = decide(self._allowed, host, port)
-                addresses = addresses_of(host, port, fixed, by_name=proxy is not None)
-            except (RefusedError, ProxyError) as error:
-                self._report(str(error), f"egress: {error}")
-                connection.refuse(403, f"egress: {error}", is_json=False)
-                return
-            begun = connection.tunnel()
-            try:
-                hello = read_hello(inside, begun, host)
-            except RefusedError as error:
-                reason = f"egress: a connection to {host.text} was refused: {error}"
-                self._report(reason, reason)
-                return
-            until = time.monotonic() + _PATIENCE_S
-            try:
-                outside = dial(addresses, until) if proxy is None else proxy.tunnel(authority_of(*addresses[0]), until)
-            except OSError as error:
-                self._report(host.text, f"egress: {host.text} cannot be reached: {error.strerror or error}")
-                return
-            with self.closing(outside):
-                outside.sendall(hello)
-                inside.settimeout(None)
-                outside.settimeout(None)
-                join(inside, outside)
+        if (request := next(connection.requests(), None)) is None:
             return
+        try:
+            host, port = parse_target(request)
+            proxy = proxy_of("https", host, port)
+            fixed = decide(self._allowed, host, port)
+            addresses = addresses_of(host, port, fixed, by_name=proxy is not None)
+        except (RefusedError, ProxyError) as error:
+            self._report(str(error), f"egress: {error}")
+            connection.refuse(403, f"egress: {error}", is_json=False)
+            return
+        begun = connection.tunnel()
+        try:
+            hello = read_hello(inside, begun, host)
+        except RefusedError as error:
+            reason = f"egress: a connection to {host.text} was refused: {error}"
+            self._report(reason, reason)
+            return
+        until = time.monotonic() + _PATIENCE_S
+        try:
+            outside = dial(addresses, until) if proxy is None else proxy.tunnel(authority_of(*addresses[0]), until)
+        except OSError as error:
+            self._report(host.text, f"egress: {host.text} cannot be reached: {error.strerror or error}")
+            return
+        with self.closing(outside):
+            outside.sendall(hello)
+            inside.settimeout(None)
+            outside.settimeout(None)
+            join(inside, outside)
 
 
 def parse_target(request: h11.Request) -> tuple[Host, int]:

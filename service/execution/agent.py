@@ -70,13 +70,9 @@ def run(
         else cgroup.group(groups, command.workspace.root.name, cgroup.limits_of(limits)) as group,
         _pausing(command, model),
     ):
-        agent = _SupervisedAgent(command, model, agent_log, "" if group is None else str(group))
-        try:
+        supervised = _SupervisedAgent(command, model, agent_log, "" if group is None else str(group))
+        with contextlib.closing(supervised) as agent:
             report = agent.watch(check, unheard)
-        finally:
-            agent.close()
-            stayed = f"the program reported its end but stayed for {LINGERS_S:g} s more, and was stopped"
-            agent_log.end(stayed if agent.lingered else None)
         if group is not None and cgroup.ran_out_of_memory(group):
             raise AgentFailedError(
                 f"the agent was stopped for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
@@ -197,7 +193,7 @@ class _SupervisedAgent:
         self._log = log
         self._report = ""
         self._printed = False
-        self.lingered = False
+        self._lingered = False
         """Whether it was stopped because it kept running after it had reported that it was done."""
         self._sent: set[str] = set()
         self._untaken: dict[str, Message] = {}
@@ -270,7 +266,7 @@ class _SupervisedAgent:
             if self._reader.is_over:
                 self._end_input()
             if over_since is not None and now > over_since + LINGERS_S:
-                self.lingered = True
+                self._lingered = True
                 return _EXITED
             if now > deadline:
                 text = f"the agent passed its time limit of {self._command.agent.timeout_s:g} s and was stopped"
@@ -296,8 +292,8 @@ class _SupervisedAgent:
                 return self._report
 
     def close(self) -> None:
-        """Kill everything that still runs, with the supervisor's help or without it."""
-        may_finish = self._end_input() and not (self._report or self._is_hurried or self.lingered)
+        """Kill everything that still runs, with the supervisor's help or without it, and complete the log."""
+        may_finish = self._end_input() and not (self._report or self._is_hurried or self._lingered)
         with self._control, self._stdout, self._selector:
             until = time.monotonic() + GRACE_S
             while may_finish and (left := until - time.monotonic()) > 0 and not self._follow(left):
@@ -313,6 +309,8 @@ class _SupervisedAgent:
             # The supervisor has the other end as long as it lives.
             with contextlib.suppress(OSError):
                 self._control.recv(1)
+        stayed = f"the program reported its end but stayed for {LINGERS_S:g} s more, and was stopped"
+        self._log.end(stayed if self._lingered else None)
 
     def _follow(self, timeout_s: float) -> bool:
         """Wait for output, and pass it on; return whether the supervisor has reported."""
