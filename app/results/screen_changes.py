@@ -217,7 +217,7 @@ class ChangesPart(SearchedPart):
         super().__init__(subject)
         self._files: LineTable[FileItem] = LineTable(self.session.clock(), file_columns())
         self.body = DiffView()
-        self.search = TextSearch(self.body, self.start)
+        self.search = TextSearch(self.body)
         self._shown: RunVersion | None = None
         self._change: Change | None = None
         self._is_whole = False

@@ -39,7 +39,7 @@ class LogPart(SearchedPart):
         super().__init__(subject)
         self._spool = LogSpool()
         self.body = LogView(self._spool)
-        self.search = TextSearch(self.body, self.start, self._read_earlier)
+        self.search = TextSearch(self.body, self._read_earlier)
         self.search.none_of = {FAILED_STEP: "No step is marked as failed here. Press / to search the text."}
         self._shown: tuple[str, int] | None = None
         self._whole = 0

@@ -46,7 +46,7 @@ class ReviewPart(SearchedPart):
         self._findings = LeadList(id="run-findings")
         self._findings.can_focus = False
         self.body = ReviewView()
-        self.search = TextSearch(self.body, self.start)
+        self.search = TextSearch(self.body)
         self._reviews: tuple[Review, ...] = ()
         self._number = 0
         self._shown: RunVersion | None = None

@@ -66,11 +66,13 @@ def keys_for(status: str, summary: RunSummary, *, is_final: bool) -> dict[str, s
     return {**retry, part: "", "part('changes')": "", "continue_run": ""}
 
 
-def with_engine(screen: BaseScreen, work: Callable[["Engine"], Awaitable[None]], group: str) -> "Worker[None] | None":
+def with_engine(
+    screen: BaseScreen, work: Callable[..., Awaitable[None]], group: str, *arguments: object
+) -> "Worker[None] | None":
     """Start work that needs the engine, replacing work of the same group; without an engine, report why."""
     engine = screen.acting_engine
     if not isinstance(engine, str):
-        return screen.run_worker(partial(work, engine), exclusive=True, group=group)
+        return screen.run_worker(partial(work, engine, *arguments), exclusive=True, group=group)
     screen.session.notify(engine)
     return None
 
@@ -81,10 +83,7 @@ def using_engine(group: str) -> Callable[[Callable[..., Awaitable[None]]], Calla
     def decorated(method: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         @wraps(method)
         def start(screen: BaseScreen, *arguments: object) -> None:
-            async def work(engine: "Engine") -> None:
-                await method(screen, engine, *arguments)
-
-            with_engine(screen, work, group)
+            with_engine(screen, partial(method, screen), group, *arguments)
 
         return start
 

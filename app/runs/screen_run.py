@@ -12,6 +12,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
 
+from app.api.network import Network
 from app.console.session import FIX_TOAST_S, CoalescedTask, Session
 from app.console.sheets import ChoiceSheet
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
@@ -19,6 +20,7 @@ from app.engine.text import safe_text
 from app.results.screen_changes import ChangesPart, artifact_sheet
 from app.results.screen_log import LogPart
 from app.results.screen_review import ReviewPart
+from app.results.source import Results
 from app.runs.screen_actions import RETRY, RUN_BINDINGS, RunActions, keys_for, using_engine
 from app.runs.screen_loader import read_run
 from app.runs.screen_subject import NO_TURNS, RunPart, RunSubject
@@ -132,7 +134,9 @@ class RunScreen(RunActions):
 
     def __init__(self, session: Session, run_id: str, part: str) -> None:
         super().__init__(session)
-        self._subject = subject = RunSubject(session, run_id)
+        engine = session.open_engine
+        results = Results(engine.settings, engine.extension, Network.of(engine.profile))
+        self._subject = subject = RunSubject(session, run_id, results)
         self._title, self._bar = RunTitle(), RunBar(PARTS)
         self._reader = CoalescedTask(self._read, self.run_worker)
         self._turns_reader = CoalescedTask(self._read_turns, self.run_worker)

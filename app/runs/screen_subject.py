@@ -8,7 +8,6 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
 
-from app.api.network import Network
 from app.engine.text import safe_text
 from app.results.source import Results
 from storage.records.results import RunTurns
@@ -37,6 +36,7 @@ class RunSubject:
 
     session: "Session"
     run_id: str
+    results: Results
     view: RunView | None = None
     """None: not read yet, or not in the cache."""
     turns: RunTurns = NO_TURNS
@@ -45,16 +45,6 @@ class RunSubject:
     turn: int | None = None
     """The selected turn; None: the whole run."""
     figures: "RepositoryFigures | None" = None
-    known_results: Results | None = None
-    """None: the engine was not open yet."""
-
-    @property
-    def results(self) -> Results:
-        """The run's results, from git and, once the engine is open, from the service."""
-        if self.known_results is None and self.session.engine is not None:
-            engine = self.session.engine
-            self.known_results = Results(engine.settings, engine.extension, Network.of(engine.profile))
-        return self.known_results or Results(self.session.settings)
 
     @property
     def detail(self) -> "RunDetail | None":

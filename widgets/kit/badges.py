@@ -76,9 +76,6 @@ class Badge(Struct, frozen=True):
         return STYLES[self.tone]
 
 
-_OTHER_RUNS: Final[dict[bool, tuple[str, Tone]]] = {False: ("◆", "warn"), True: ("◇", "plain")}
-"""Glyph and tone of a status that the spec does not name, by whether it is final."""
-
 _HEALTH: Final[dict[HealthLevel | None, tuple[str, Tone]]] = {
     "well": ("✓", "good"),
     "impaired": ("▲", "warn"),
@@ -101,8 +98,8 @@ def run_badge(status: str, *, is_final: bool = False) -> Badge:
     """A run's status; one that the spec does not name is shown as received, more quietly if it is final."""
     if (known := STATUS_BY_NAME.get(status)) is not None:
         return Badge(known.glyph, known.name, known.tone)
-    glyph, tone = _OTHER_RUNS[is_final]
-    return Badge(glyph, safe_text(status, limit=40) or "no status", tone)
+    word = safe_text(status, limit=40) or "no status"
+    return Badge("◇", word, "plain") if is_final else Badge("◆", word, "warn")
 
 
 def health_badge(status: str, healthy_words: Collection[str]) -> Badge:

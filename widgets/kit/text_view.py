@@ -8,7 +8,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from re import Pattern
-from typing import ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -198,14 +198,12 @@ class TextSearch(Vertical):
 
         text: str
 
-    def __init__(self, view: TextView, start: Callable[..., object], earlier: Earlier | None = None) -> None:
-        """Prepare; `start` runs a coroutine function in the background, like `run_worker`."""
+    def __init__(self, view: TextView, earlier: Earlier | None = None) -> None:
         super().__init__()
         self.view = view
         self.none_of: Mapping[Pattern[bytes], str] = {}
         """The message if a pattern other than a typed one is not found."""
         self._line = ListSearch(("Search: enter go to it, esc clear",))
-        self._start = start
         self._earlier = earlier
 
     def compose(self) -> ComposeResult:
@@ -225,7 +223,8 @@ class TextSearch(Vertical):
     def seek(self, pattern: Pattern[bytes], step: int, *, here: bool = False) -> None:
         """Go to the next matching line; with `here`, the one under the cursor counts."""
         begin = self.view.cursor + (1 if step > 0 and not here else 0)
-        self._start(partial(self._seek, pattern, begin, step, is_typed=here), exclusive=True, group="find")
+        work: Callable[..., Any] = partial(self._seek, pattern, begin, step, is_typed=here)
+        self.screen.run_worker(work, exclusive=True, group="find")
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:

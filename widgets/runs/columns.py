@@ -115,7 +115,6 @@ PROFILE: Final = RunColumn("profile", 12, cell=_text(lambda facts: facts.row.pro
 PlacedRunColumn = PlacedColumn[RunColumn]
 RunLayout = Layout[RunColumn]
 COLUMN_KEYS: Final = tuple(column.title for column in COLUMNS)
-FROZEN: Final = frozenset(column.title for column in COLUMNS if column.frozen)
 SPARED: Final = ("asked", "result")
 """The columns that take no room while no run has a value in them: parts of a run's summary."""
 COLUMN_BY_KEY: Final = {column.title: column for column in (*COLUMNS, PROFILE)}

@@ -162,7 +162,7 @@ def run_on_show(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> OnShow:
 
     @asynccontextmanager
     async def stage(results: ScriptedResults, size: tuple[int, int] = (140, 40)) -> AsyncIterator[Scene]:
-        monkeypatch.setattr("app.runs.screen_subject.Results", lambda *_: results)
+        monkeypatch.setattr("app.runs.screen_run.Results", lambda *_: results)
         async with staged(size) as scene:
             await scene.press("j", "j", "j", "enter")
             yield scene

@@ -27,7 +27,7 @@ class Shown:
     def __init__(self, results: ScriptedResults) -> None:
         self.clock, self.told = Clock(NOW), list[str]()
         session = cast("Any", SimpleNamespace(clock=self.clock, notify=self.told.append))
-        self.part = LogPart(RunSubject(session, "run", known_results=cast("Any", results)))
+        self.part = LogPart(RunSubject(session, "run", cast("Any", results)))
         self.app = Stage(self.part)
 
     @property
