@@ -56,7 +56,6 @@ async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDet
 
     Raises:
         ApiError: The service cannot be asked.
-        StorageError: The ledger cannot be read.
     """
     run_id = detail.run.run_id
     sent = [action for action in await ledger.for_run(run_id) if action.result_id == run_id]

@@ -139,10 +139,6 @@ class Send(Struct, frozen=True):
         """The runs created around the send."""
         return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
 
-    def after(self, moment: datetime | None) -> timedelta | None:
-        """The time from the send to `moment`; None if `moment` is unknown."""
-        return None if moment is None else moment - self.shown_at
-
     def matches_target(self, run: Run, branch: str | None) -> bool:
         """Whether the run belongs to the action's repository and to this branch; None: any branch."""
         wanted = self.request.repository
@@ -156,7 +152,7 @@ class Send(Struct, frozen=True):
             return None
         if self.clock.is_known and run.created_at is not None and run.created_at < self.shown_at - PRECISION:
             return None
-        return self._marked(Candidate(run, detail.first_seen_at, self.after(run.created_at)))
+        return self._candidate(detail, run.created_at)
 
     def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
         """The run as a candidate for a continued conversation; None if it was not continued then.
@@ -172,22 +168,24 @@ class Send(Struct, frozen=True):
         finals = detail.final_statuses
         begun = [t.at for t in detail.transitions if t.old in finals and t.new not in finals and t.at >= since]
         if begun and begun[0] <= until:
-            after = self.after(begun[0])
-            return self._marked(Candidate(detail.run, detail.first_seen_at, after, is_turn=True, is_observed=True))
+            return self._candidate(detail, begun[0], is_turn=True, is_observed=True)
         changed = detail.run.updated_at
         recent = self.shown_at - (PRECISION if self.clock.is_known else TOLERANCE)
         if changed is None or changed < recent or begun or following is not None:
             return None
-        return self._marked(Candidate(detail.run, detail.first_seen_at, self.after(changed), is_turn=True))
+        return self._candidate(detail, changed, is_turn=True)
 
-    def _marked(self, candidate: Candidate) -> Candidate:
-        run, mark = candidate.run, self.action.action_id
+    def _candidate(
+        self, detail: RunDetail, at: datetime | None, *, is_turn: bool = False, is_observed: bool = False
+    ) -> Candidate:
+        run, mark, is_marked = detail.run, self.action.action_id, False
         with suppress(ValueError):
             document = json.loads(run.raw_json)
             shown = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
-            in_branch = not candidate.is_turn and mark in run.branch_name
-            return replace(candidate, is_marked=mark in self.action.body_json and (in_branch or mark in shown))
-        return candidate
+            in_branch = not is_turn and mark in run.branch_name
+            is_marked = mark in self.action.body_json and (in_branch or mark in shown)
+        after = None if at is None else at - self.shown_at
+        return Candidate(run, detail.first_seen_at, after, is_turn, is_observed, is_marked)
 
     def with_turns(self, candidate: Candidate, turns: Sequence[Turn], caller: str | None) -> Candidate:
         """The candidate with the service's report of its turns. `caller`: the service's name for us, if known."""
@@ -213,14 +211,13 @@ class Send(Struct, frozen=True):
 
     def misfit(self, run: Run) -> str:
         """Why a run that is not a candidate does not fit."""
-        after = self.after(run.created_at)
         if not self.matches_target(run, None):
             return f"it is a run on {run.repository.label}."
         if not self.matches_target(run, self.request.branch_name):
             return f"it is on the branch {run.branch_name}."
         if run.run_id == self.action.subject:
             return "it was not continued when this was sent."
-        if after is None or abs(after) <= self.margin:
+        if run.created_at is None or abs(after := run.created_at - self.shown_at) <= self.margin:
             return "another action made it, or it was there before this was sent."
         seconds = after.total_seconds()
         return f"it was created {span(abs(seconds))} {'after' if seconds > 0 else 'before'} this was sent."

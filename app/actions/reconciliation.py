@@ -76,6 +76,7 @@ class Reconciliation:
         if send is None:
             return Proposal()
         subject = await cache.detail(action.subject) if action.subject else None
+        # When our other continuations of the same run were sent.
         continued_at = [
             other.sending_at
             for other in await self.actions.ledger.for_run(action.subject)
@@ -84,7 +85,6 @@ class Reconciliation:
             and other.state not in UNUSED_STATES
             and other.action_id != action.action_id
         ]
-        """When our other continuations of the same run were sent."""
         turn = None if subject is None else send.continued(subject, continued_at)
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         around = await self._around(send, branch)
@@ -295,7 +295,6 @@ async def settle_from_turns(actions: Actions, action: Action) -> Action:
 
     Raises:
         ActionRefusedError, LedgerRefusedError: It cannot be recorded.
-        StorageError: The ledger cannot be written.
     """
     request = request_sent(action)
     if action.state != "unknown" or action.resolution is not None or not isinstance(request, CancelRun):
@@ -327,7 +326,6 @@ async def submitted(
 
     Raises:
         ActionRefusedError: Nothing was sent.
-        StorageError: The ledger cannot be written.
     """
     action = await actions.submit(request, key=key, again=again)
     # Consoles and bots look again in the background; another process may have recorded the outcome first.

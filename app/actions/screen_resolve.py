@@ -26,9 +26,10 @@ from app.engine.engine import Engine
 from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
 from app.engine.text import plural, safe_text
 from app.engine.times import ago, stamp
+from app.organizations.facts import invited_until
 from app.runs.document import when_heard
 from storage.errors import LedgerRefusedError, StorageError
-from storage.records import INVITATION_LIFETIME, WRITE_KINDS, Action, ActionFailure
+from storage.records import WRITE_KINDS, Action, ActionFailure
 from storage.records.error_kinds import error_kind
 from widgets.actions import kind_label
 from widgets.forms.dialog import FormButton, FormDialog, OutcomeText, bindings_of, reason
@@ -333,9 +334,8 @@ def confirmed_outcome(action: Action) -> OutcomeText:
     """Describe an action that took effect."""
     text = WRITE_KINDS[action.kind]
     facts = [(text.made, action.result_id or "-"), ("action", action.action_id)]
-    if action.kind == "organization.create" and action.settled_at is not None:
-        until = stamp(action.settled_at + INVITATION_LIFETIME)
-        facts.insert(1, ("invited", f"{action.subject}, until {until}"))
+    if (until := invited_until(action)) is not None:
+        facts.insert(1, ("invited", f"{action.subject}, until {stamp(until)}"))
     return OutcomeText("done", text.done, tuple(facts), (when_heard(action) or text.after,))
 
 

@@ -357,7 +357,6 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
 
     Raises:
         UnfaithfulError: No form shows the request exactly as it was sent.
-        StorageError: The cache cannot be read.
     """
     if (request := asked_of(action)) is None:
         raise UnfaithfulError("Another version of Runwarden wrote it; send it again from the command line.")
