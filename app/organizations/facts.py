@@ -5,9 +5,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from app.engine.times import age, ago, stamp
-from storage.records import INVITATION_LIFETIME, Action, Tone
+from storage.records import Action, Tone
 from storage.records.results import Invitation
 
+LIFETIME: Final = timedelta(days=30)
+"""How long the administrator's invitation holds (spec 3)."""
 SOON: Final = timedelta(days=3)
 """An invitation that expires within this time is highlighted."""
 UNKNOWN: Final = "unknown"
@@ -20,7 +22,7 @@ def invited_until(action: Action) -> datetime | None:
     """When the administrator's invitation expires by the spec (3); None: no organization was created."""
     if action.kind != "organization.create" or action.state != "confirmed":
         return None
-    return (action.sending_at or action.created_at) + INVITATION_LIFETIME
+    return (action.sending_at or action.created_at) + LIFETIME
 
 
 def newest(reported: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:

@@ -4,7 +4,6 @@ It uses neither pydantic nor I/O, since the first screen imports it.
 """
 
 from storage.records.action import (
-    INVITATION_LIFETIME,
     OPEN_STATES,
     UNUSED_STATES,
     WRITE_KINDS,

@@ -1,7 +1,7 @@
 """Actions: every write ever intended, its outcome and its result."""
 
 from collections.abc import Collection, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -161,9 +161,6 @@ Surface = Literal["console", "command", "automation"]
 
 OPEN_STATES: Final[frozenset[ActionState]] = frozenset({"prepared", "sending", "unknown"})
 """States that block a second action with the same subject."""
-
-INVITATION_LIFETIME: Final = timedelta(days=30)
-"""How long the administrator's invitation to a new organization holds (spec 3)."""
 
 UNUSED_STATES: Final[frozenset[ActionState]] = frozenset({"not_sent", "rejected", "not_created"})
 """States that certainly had no effect: they leave their key free for another attempt."""
