@@ -3,14 +3,13 @@
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
-from dataclasses import field as slot
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from app.automations.fire_times import upcoming
 from app.automations.rule import OnHealth, OnRun, OnStuck, OnUnknownAction, Rule, Scope
@@ -55,7 +54,7 @@ class Seen(Struct, frozen=True):
     stuck: tuple[StuckRun, ...] = ()
     incidents: tuple[Incident, ...] = ()
     unknown: tuple[Action, ...] = ()
-    watermark: Watermark = field(default_factory=Watermark)
+    watermark: Watermark = Watermark()
 
 
 @dataclass(slots=True)
@@ -71,7 +70,7 @@ class Observer:
     """Asks the service for the run's turns; returns None if it does not answer."""
     questions: int = MAX_QUESTIONS
     """How many more requests may be sent."""
-    watermark: Watermark = slot(default_factory=Watermark)
+    watermark: Watermark = field(default_factory=Watermark)
     """The changes of status up to here have been decided."""
     _file: int = 0
     """The cache file that the watermark belongs to."""
@@ -87,15 +86,8 @@ class Observer:
         if self.watermark.transition and sum(change.after > EPOCH for change in batch.changes) >= MAX_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MAX_CHANGES)
         hosts, _, stuck = await cache.states()
-        return Seen(
-            now,
-            batch.changes,
-            batch.ahead,
-            stuck,
-            await self.incidents.read(hosts, now),
-            await self.ledger.unresolved(),
-            batch.watermark,
-        )
+        incidents, unknown = await self.incidents.read(hosts, now), await self.ledger.unresolved()
+        return Seen(now, batch.changes, batch.ahead, stuck, incidents, unknown, batch.watermark)
 
     async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:
         """The time, by the service's clock, since which occurrences are news to the rule; None: it cannot look yet.

@@ -97,10 +97,6 @@ class Approval(Struct, frozen=True):
     expires: timedelta
     """The time from the decision to its expiry."""
 
-    @property
-    def key(self) -> str:
-        return str(self.decision.decision_id)
-
     def lines(self, now: datetime, width: int, *, is_marked: bool) -> Content:
         end = self.decision.decided_at + self.expires
         expires = f"  expires {until(end, now) if end > now else 'now'}"
@@ -117,17 +113,17 @@ class Approval(Struct, frozen=True):
         )
 
 
-async def read_approvals(engine: Engine, settings: Settings) -> tuple[Approval, ...]:
-    """Read the newest pending approvals of an engine's profile, oldest first."""
+async def read_approvals(engine: Engine, settings: Settings) -> dict[str, Approval]:
+    """Read the newest pending approvals of an engine's profile by their decision's number, oldest first."""
     rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
     waiting, now = (await engine.usable_state().open_decisions(outcome="waiting"))[-MAX_WAITING:], engine.clock()
     details = await engine.cache.details([decision.run_id for decision in waiting])
-    approvals = []
+    approvals = dict[str, Approval]()
     for decision in waiting:
         if (rule := rules.get(decision.rule)) is not None:
             words = in_words(decision, details.get(decision.run_id)) or sentence(rule, now)
-            approvals.append(Approval(decision, safe_text(words), rule.approval_expires))
-    return tuple(approvals)
+            approvals[f"{decision.decision_id}"] = Approval(decision, safe_text(words), rule.approval_expires)
+    return approvals
 
 
 async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
@@ -148,10 +144,8 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
         badge, hint = NO_BOT, f"{settings.command_line} watch starts one"
     elif is_outdated:
         badge, hint = OUTDATED, f"kill -HUP {bot}"
-    status = Status(badge, safe_text(hint), len(waiting))
-    return Automations(
-        {rule.name: rule for rule in rules}, tuple(views), waiting, status if views or waiting or is_outdated else None
-    )
+    status = Status(badge, safe_text(hint), len(waiting)) if views or waiting or is_outdated else None
+    return Automations({rule.name: rule for rule in rules}, tuple(views), waiting, status)
 
 
 def view_of(

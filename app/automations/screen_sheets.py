@@ -1,7 +1,7 @@
 """The sheets of the Automations tab: a preview, pending approvals and a replay."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import ClassVar, Final
 
@@ -56,13 +56,13 @@ class ApprovalsSheet(Sheet[None]):
         self._list = LeadList(id="approvals")
         self._rule = rule
         """The rule whose requests are to be marked; empty: they are."""
-        self._waiting: tuple[Approval, ...] = ()
+        self._waiting: dict[str, Approval] = {}
         self._marked: set[str] = set()
-        self._answer: tuple[tuple[Approval, ...], AnswerWord] | None = None
+        self._answer: tuple[dict[str, Approval], AnswerWord] | None = None
         self._answered: SafeText | None = None
         """The result of the last answer, shown above the list: a toast would cover the remaining requests."""
         self._is_swapped = False
-        """Whether an answer from another process has moved the cursor to another request since the last key."""
+        """Whether another process has changed the requests that a key would answer, since the last key."""
         self._reading = CoalescedTask(self._read, self.run_worker)
         self._second_press = SecondPress()
 
@@ -81,10 +81,10 @@ class ApprovalsSheet(Sheet[None]):
         after_refresh(self, self._second_press.painted)
 
     @property
-    def _chosen(self) -> tuple[Approval, ...]:
+    def _chosen(self) -> dict[str, Approval]:
         """The marked approvals; without marks, the one under the cursor."""
         here = {"" if self._list.row is None else self._list.row.key}
-        return tuple(approval for approval in self._waiting if approval.key in (self._marked or here))
+        return {key: approval for key, approval in self._waiting.items() if key in (self._marked or here)}
 
     def action_answer(self, word: AnswerWord) -> None:
         """Approve or reject once the list has been on screen for a moment."""
@@ -101,12 +101,11 @@ class ApprovalsSheet(Sheet[None]):
         if (row := self._list.row) is not None:
             self._marked ^= {row.key}
             self._show()
-            if row.key != self._waiting[-1].key:
+            if row.key != next(reversed(self._waiting)):
                 self._list.action_cursor_down()
 
     def action_mark_all(self) -> None:
-        keys = {approval.key for approval in self._waiting}
-        self._marked = set() if keys <= self._marked else keys
+        self._marked = set() if self._waiting.keys() <= self._marked else set(self._waiting)
         self._show()
 
     @on(LeadList.OptionSelected)
@@ -121,7 +120,7 @@ class ApprovalsSheet(Sheet[None]):
         else:
             self.dismiss(None)
 
-    async def _record(self, approvals: Sequence[Approval], word: AnswerWord) -> SafeText:
+    async def _record(self, approvals: Iterable[Approval], word: AnswerWord) -> SafeText:
         engine = await self._session.opened()
         state, author = engine.usable_state(), author_of("console")
         done, late = list[Approval](), list[Approval]()
@@ -130,8 +129,7 @@ class ApprovalsSheet(Sheet[None]):
             return safe_text(some[0].decision.rule, limit=60) if len(some) == 1 else f"{len(some)} requests"
 
         for approval in approvals:
-            number = approval.decision.decision_id
-            is_in_time = await state.answer(number, word, author)
+            is_in_time = await state.answer(approval.decision.decision_id, word, author)
             (done if is_in_time else late).append(approval)
         sentences = [f"No longer waiting: {named(late)}; see the journal."] if late else []
         if done:
@@ -150,19 +148,19 @@ class ApprovalsSheet(Sheet[None]):
 
     async def _read(self) -> None:
         engine = await self._session.opened()
-        chosen, answered = self._chosen, tuple[Approval, ...]()
+        chosen, answered = self._chosen, dict[str, Approval]()
         if self._answer is not None:
             (answered, word), self._answer = self._answer, None
-            self._answered = await self._session.guard(self._record, answered, word)
+            self._answered = await self._session.guard(self._record, answered.values(), word)
         waiting = await self._session.guard(read_approvals, engine, self._file.settings)
         if waiting is None or waiting == self._waiting:
             return
-        gone = [approval for approval in chosen if approval not in (*waiting, *answered)]
-        if gone:
+        changed = {key for key, approval in chosen.items() if waiting.get(key) != approval and key not in answered}
+        if gone := [chosen[key] for key in chosen if key in changed and key not in waiting]:
             self._answered = await self._session.guard(self._elsewhere, gone[0].decision)
         self._waiting = waiting
-        self._marked &= {approval.key for approval in waiting}
-        if own := [approval.key for approval in waiting if approval.decision.rule == self._rule]:
+        self._marked &= waiting.keys()
+        if own := [key for key, approval in waiting.items() if approval.decision.rule == self._rule]:
             self._list.seek(own[0])
             self._marked, self._rule = {*own} if len(own) > 1 else set(), ""
         if not waiting:
@@ -171,7 +169,7 @@ class ApprovalsSheet(Sheet[None]):
             self.dismiss(None)
             return
         self._show()
-        self._is_swapped = bool(gone) and any(approval not in chosen for approval in self._chosen)
+        self._is_swapped = bool(changed) and any(chosen.get(key) != approval for key, approval in self._chosen.items())
 
     @on(LeadList.OptionHighlighted)
     def _show(self) -> None:
@@ -193,8 +191,7 @@ class ApprovalsSheet(Sheet[None]):
         answered = self.query_one("#answered", Static)
         answered.display = bool(self._answered)
         answered.update(f"{self._answered}\n")
-        here = next((approval for approval in self._waiting if row is not None and approval.key == row.key), None)
-        if here is not None:
+        if here := self._waiting.get("" if row is None else row.key):
             path, body = request_of(here.decision)
             sends = "The bot sends this, byte for byte" if path else "The bot does this"
             since = ago(here.decision.decided_at, self._session.clock())
@@ -204,8 +201,8 @@ class ApprovalsSheet(Sheet[None]):
     def _rows(self, width: int) -> list[LeadRow]:
         now = self._session.clock()
         return [
-            LeadRow(approval.lines(now, width, is_marked=approval.key in self._marked), approval.key, leads=True)
-            for approval in self._waiting
+            LeadRow(approval.lines(now, width, is_marked=key in self._marked), key, leads=True)
+            for key, approval in self._waiting.items()
         ]
 
 

@@ -160,17 +160,15 @@ async def send(
     notify: NotifySettings, delivery: Delivery, profile: str, network: Network, command_line: str = "runwarden"
 ) -> str | None:
     """Send a message over all channels of its route. Returns the problem and its fix, or None."""
-    route = notify.route(delivery.message.route)
+    route, level = notify.route(delivery.message.route), delivery.message.level
     if route.is_silent:
         return OFF
     title, body = rendered(delivery, route, profile, command_line=command_line)
-    text = Text(
-        safe_text(title), safe_text(body, limit=_MAX_TEXT), delivery.message.level, values_of(delivery, profile)
-    )
+    text = Text(safe_text(title), safe_text(body, limit=_MAX_TEXT), level, values_of(delivery, profile))
     troubles = [*await Channels(route.desktop, route.command, network.env).deliver([text])]
     if route.urls_env or route.urls_file:
         title, body = rendered(delivery, route, profile, route.markup, command_line)
-        troubles += filter(None, [await relayed(route, title, body, delivery.message.level, network)])
+        troubles += filter(None, [await relayed(route, title, body, level, network)])
     return "; ".join(troubles) or None
 
 

@@ -97,13 +97,8 @@ class Dispatcher:
             problems = await self.state.reported_problems()
             if not waiting and not problems:
                 return False
-            situation = replace(
-                situation,
-                waiting=waiting,
-                problems=problems,
-                last_made=await self.state.last_made(),
-                marks=await self.state.marks(),
-            )
+            last_made, marks = await self.state.last_made(), await self.state.marks()
+            situation = replace(situation, waiting=waiting, problems=problems, last_made=last_made, marks=marks)
             due = plan(situation, notify)
             # Plan again if another process has made messages or reported an alert in the meantime.
             if await self.state.apply_plan(due, now, basis):

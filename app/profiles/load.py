@@ -358,12 +358,8 @@ def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
             address = str(table.file.parent / Path(address).expanduser())
         entries.append(RepositoryAddress(pattern, address))
     # Exact names first, then by the number of literal characters.
-    return tuple(
-        sorted(
-            entries,
-            key=lambda own: (any(sign in own.pattern for sign in "*?["), -len(re.sub(r"[*?\[\]]", "", own.pattern))),
-        )
-    )
+    literals = {entry: len(re.sub(r"[*?\[\]]", "", entry.pattern)) for entry in entries}
+    return tuple(sorted(entries, key=lambda entry: (not set("*?[").isdisjoint(entry.pattern), -literals[entry])))
 
 
 def address_of(entries: tuple[RepositoryAddress, ...], repository: Repository) -> str | None:
