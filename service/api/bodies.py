@@ -67,18 +67,10 @@ _REFERENCES: Final = (
 """The fields in a repository reference's data, for each platform; with project_path, the other form is ignored."""
 
 
-def _reference_schema() -> list[dict[str, object]]:
-    forms: list[dict[str, object]] = []
-    for platform, fields in _REFERENCES:
-        data: dict[str, object] = {
-            "type": "object",
-            "required": [*fields],
-            "properties": {name: {"type": "string", "pattern": pattern} for name, pattern in fields.items()},
-        }
-        if "group" in fields:
-            data["not"] = {"required": ["project_path"]}
-        forms.append({"properties": {"platform": {"const": platform}, "data": data}})
-    return forms
+def _data_schema(fields: dict[str, str]) -> JsonDict:
+    properties: JsonDict = {name: {"type": "string", "pattern": pattern} for name, pattern in fields.items()}
+    schema: JsonDict = {"type": "object", "required": [*fields], "properties": properties}
+    return schema | {"not": {"required": ["project_path"]}} if "group" in fields else schema
 
 
 Words = Annotated[str, Field(min_length=1, pattern=r"\S", json_schema_extra={"pattern": _NOT_BLANK})]
@@ -108,7 +100,14 @@ class OrganizationCreation(_Strict):
 class RepositoryReference(_Strict):
     """A repository reference (spec 2.3)."""
 
-    model_config = ConfigDict(json_schema_extra=lambda schema: schema.update(oneOf=_reference_schema()))
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"properties": {"platform": {"const": platform}, "data": _data_schema(fields)}}
+                for platform, fields in _REFERENCES
+            ]
+        }
+    )
 
     platform: Annotated[Text, Field(json_schema_extra={"enum": [*PLATFORMS]})]
     data: dict[str, object]
@@ -225,6 +224,11 @@ def described(
         failures = (*failures, 400, 413, 415)
     responses = {status: {"model": answer}, **documented(*failures)}
     return {"status_code": status, "response_model": None, "openapi_extra": extra, "responses": responses}
+
+
+def example(**value: Any) -> ConfigDict:
+    """Return the configuration of an answer's model, with an example for OpenAPI."""
+    return ConfigDict(json_schema_extra={"examples": [value]})
 
 
 def parameter(name: str, text: str, **schema: object) -> dict[str, object]:

@@ -8,16 +8,36 @@ from typing import Final
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from service.api.answers import FAILURES, FailureBody
 from service.errors import ServiceError
 from service.store.database import AWAY
 from service.store.runs import InactiveOrganizationError
 
 _logger = logging.getLogger(__name__)
 _METHODS: Final = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
+_FAILURES: Final = {
+    400: ("invalid_request", "instructions: Field required"),
+    401: ("invalid_token", "the bearer token is unknown, revoked or expired; create another"),
+    403: ("insufficient_scope", "this needs the scope admin: use a token with it, or ask for that role"),
+    404: ("run_not_found", "there is no run 'run_x'; list the runs to find its id"),
+    409: ("run_active", "the run run_x is working; continue it when it has ended"),
+    410: ("log_not_kept", "the log of turn 1 is not kept any longer"),
+    413: ("body_too_large", "the body may have at most 1048576 bytes"),
+    415: ("unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8"),
+    429: ("rate_limited", "the organization acme sent too many requests; try again in 3 s"),
+    500: ("internal_error", "the service failed; its log says why"),
+}
+"""An example of each failure: its code and its message."""
+
+
+class FailureBody(BaseModel):
+    """The failure body (spec 2.8)."""
+
+    message: str
+    error_code: str | None = None
 
 
 class HttpError(ServiceError):
@@ -36,7 +56,7 @@ def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
     # Without a default, FastAPI would document a 422, which is never sent.
     failures: dict[int | str, dict[str, object]] = {"default": {"model": FailureBody}}
     for status in sorted({401, 403, 404, 429, 500, *statuses}):
-        example = body(*FAILURES[status])
+        example = body(*_FAILURES[status])
         failures[status] = {"model": FailureBody, "content": {"application/json": {"example": example}}}
     return failures
 

@@ -8,9 +8,8 @@ from typing import Final, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from service.api.answers import HealthBody, OnboardingBody, OrganizationBody
 from service.api.auth import AnyCaller, Configurer, Creator
-from service.api.bodies import NewOrganization, NewProject, OrganizationCreation, ProjectOnboarding, described
+from service.api.bodies import NewOrganization, NewProject, OrganizationCreation, ProjectOnboarding, described, example
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339_or_none
@@ -23,6 +22,53 @@ from service.store.invitations import Invitation
 router = APIRouter()
 partners = APIRouter(tags=["results"])
 _MAX_INVITATIONS: Final = 1000
+
+
+class OrganizationBody(BaseModel):
+    """A new organization (spec 2.2)."""
+
+    model_config = example(
+        organization_id="org_01KG9QX4E8Z3V6T1M2N5P7R9S1",
+        organization_name="Customer",
+        organization_slug="customer",
+        parent_organization_id="org_01KG9QX4E8Z3V6T1M2N5P7R9S2",
+    )
+
+    organization_id: str
+    organization_name: str
+    organization_slug: str
+    parent_organization_id: str
+
+
+class HealthBody(BaseModel):
+    """The health of the connected code hosts, by platform (spec 2.7)."""
+
+    model_config = example(
+        code_hosting={
+            "github": {"status": "ok"},
+            "gitlab": {"status": "degraded", "host": "gitlab.com", "group": "acme"},
+        }
+    )
+
+    code_hosting: dict[str, dict[str, str]]
+
+
+class OnboardingBody(BaseModel):
+    """An onboarded GitLab project, or why it is not (spec 4.6; the shape is our decision)."""
+
+    model_config = example(
+        success=True, project_path="acme/tools", status="onboarded", webhook_configured=True, project_id=42
+    )
+
+    success: bool
+    project_path: str
+    status: str
+    """`onboarded`, `already_connected` or `failed`."""
+    webhook_configured: bool
+    project_id: int = 0
+    """The project's id; left out if it is not known."""
+    error: str = ""
+    """What failed; left out if nothing did."""
 
 
 class InvitationBody(BaseModel):

@@ -21,12 +21,11 @@ from service.agents import programs
 from service.agents.inputs import AgentInput
 from service.agents.options import DEFAULT_NAME, PresetName
 from service.agents.steps import StepKind, window
-from service.api.answers import RunBody
 from service.api.auth import Caller, RunReader, RunWriter
 from service.api.bodies import NewMessage, RunMessage, described, parameter
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request, documented
-from service.api.runs import run_of
+from service.api.runs import RunBody, run_of
 from service.clock import rfc3339, rfc3339_or_none
 from service.findings import IdentifiedFinding
 from service.findings.question import offer

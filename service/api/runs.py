@@ -13,13 +13,13 @@ from typing import Any, Final
 import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel
 
 from service.agents import inputs, invocation
 from service.agents.inputs import InputError
 from service.agents.options import DEFAULT_NAME
-from service.api.answers import ExecutionBody, RunBody, RunListBody
 from service.api.auth import Caller, RunReader, RunWriter
-from service.api.bodies import AgentStart, NewAgentRun, NewRun, RunStart, described, parameter
+from service.api.bodies import AgentStart, NewAgentRun, NewRun, RunStart, described, example, parameter
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import parse_rfc3339, rfc3339
@@ -28,7 +28,6 @@ from service.git import GitCommandError
 from service.hosts.tokens import read_head
 from service.reference import NAMED, NO_NUL, PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
-from service.store.repositories import Repository
 from service.store.runs import Filters, Run, TurnRequest
 from service.text import plural
 
@@ -40,7 +39,63 @@ _MAX_SIZE: Final = 100
 _INTEGER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 _TEXT: Final = {"type": "string", "pattern": NO_NUL}
 _DATE: Final = {"type": "string", "format": "date-time"}
+_AT: Final = "2026-01-31T08:00:00.000000Z"
+_RUN: Final = {
+    "run_id": "run_01KG9QX4E8Z3V6T1M2N5P7R9S0",
+    "status": "queued",
+    "branch_name": "agent/fix-the-login",
+    "repository": {"platform": "github", "data": {"owner": "acme", "repo": "api"}},
+    "created_at": _AT,
+    "updated_at": _AT,
+}
 router = APIRouter()
+
+
+class Repository(BaseModel):
+    """A repository reference (spec 2.3)."""
+
+    platform: str
+    data: dict[str, object]
+
+
+class RunBody(BaseModel):
+    """A run (spec 2.4)."""
+
+    model_config = example(**_RUN)
+
+    run_id: str
+    status: str
+    branch_name: str
+    repository: Repository
+    created_at: str
+    updated_at: str
+
+
+class RunListBody(BaseModel):
+    """A page of runs, newest first (spec 2.5)."""
+
+    model_config = example(runs=[_RUN], page_size=10, next_token=None, total_count=1)
+
+    runs: list[RunBody]
+    page_size: int
+    next_token: str | None
+    """The token of the next page; null on the last page."""
+    total_count: int
+    """The number of runs on all pages, after the filters."""
+
+
+class ExecutionBody(BaseModel):
+    """An agent's execution, whose id is the id of the run that carries it (spec 2.6)."""
+
+    model_config = example(
+        agent_name="reviewer", execution_id=_RUN["run_id"], repository="acme/api", status="queued", created_at=_AT
+    )
+
+    agent_name: str
+    execution_id: str
+    repository: str
+    status: str
+    created_at: str
 
 
 def page_token(key: bytes, filters: Filters, position: bytes) -> str:
@@ -190,7 +245,7 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
     `begin_with` is the further turn's starting point: `patch`, `branch`, or None to choose by how the last turn ended.
     """
 
-    def read() -> tuple[Repository, TurnRequest]:
+    def read() -> tuple[repositories.Repository, TurnRequest]:
         branch = checked_branch(start.branch_name)
         limit = context.settings.limits.metadata_bytes
         if start.metadata is not None and len(json.dumps(start.metadata, ensure_ascii=False).encode()) > limit:
@@ -239,14 +294,20 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
 
 
 def _request(
-    context: Context, caller: Caller, target: Repository, agent: str, branch: str | None, instructions: str, **more: Any
+    context: Context,
+    caller: Caller,
+    target: repositories.Repository,
+    agent: str,
+    branch: str | None,
+    instructions: str,
+    **more: Any,
 ) -> TurnRequest:
     owner, where = caller.organization.id, (target.platform, target.path, target.url)
     request = TurnRequest(owner, agent, *where, branch, instructions, **more)
     return replace(request, trace_parent=context.tracer.parent(), caller=caller.token.alias)
 
 
-async def _refuse_protected(context: Context, target: Repository, request: TurnRequest) -> None:
+async def _refuse_protected(context: Context, target: repositories.Repository, request: TurnRequest) -> None:
     """Refuse a run on a protected branch; the worker checks again, since the default branch may change."""
     if not request.branch:
         return
@@ -315,7 +376,7 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
 async def start_agent(name: str, context: RequestContext, caller: RunWriter, start: NewAgentRun) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
 
-    def read() -> tuple[Repository, TurnRequest]:
+    def read() -> tuple[repositories.Repository, TurnRequest]:
         branch = checked_branch(start.branch_name)
         with context.database.read() as connection:
             agent = agents.by_name(connection, caller.organization.id, name)
@@ -358,7 +419,7 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
 
 def _first_target(
     connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str
-) -> Repository:
+) -> repositories.Repository:
     """Return the first candidate that is configured, and so exists, otherwise the first on a connected host.
 
     Raises:
@@ -370,7 +431,7 @@ def _first_target(
     connected = hosts.of(connection, organization_id)
     for candidate in candidates:
         if url := hosts.clone_url(connected, candidate.platform, candidate.path):
-            return Repository(named, candidate.platform, candidate.path, url)
+            return repositories.Repository(named, candidate.platform, candidate.path, url)
     raise bad_request(
         "unknown_repository",
         f"the repository {named!r} is neither configured nor on a connected code host; "

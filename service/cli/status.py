@@ -61,7 +61,11 @@ def status(admin: AdminContext) -> None:
         "safe_to_stop": is_safe,
         "runs": by_status,
         "mails": unsent_mails,
-        "ending_keys": [row.document() for row in ending],
+        "ending_keys": [
+            {"kind": row.kind, "organization": row.organization or None, "name": row.name}
+            | {"ends_at": rfc3339(row.ends_at), "within_days": row.days}
+            for row in ending
+        ],
         "token_faults": unrotated,
         "refused_postings": [row.document() | {"run_id": row.run_id} for row in refused],
         "disabled_endpoints": [row.id for row in disabled],

@@ -85,7 +85,6 @@ class PageOrApi:
     pages: ASGIApp
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request with the page or the API, by the first part of its path."""
         first = scope["path"].split("/", 2)[1:2] if scope["type"] == "http" else ()
         await (self.api if _FIRST_PARTS.isdisjoint(first) else self.pages)(scope, receive, send)
 

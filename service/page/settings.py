@@ -40,7 +40,6 @@ def enter(visitor: SignedIn) -> Response:
 def show_tokens(
     context: RequestContext, caller: Administrator, visitor: Anybody, fault: Fault = None, typed: Typed = None
 ) -> Response:
-    """Show the tokens, without their values."""
     with context.database.read() as connection:
         rows = tokens.of(connection, caller.organization.id)[::-1]
     fields = {"alias": "", "duration": "30d", "scope-admin": "on"} | dict(typed or {})

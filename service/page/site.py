@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping
 from datetime import timedelta
-from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
@@ -19,7 +18,10 @@ from service.page import text
 from service.page.visitor import Visitor, address
 from service.text import plural, printable
 
-_ASSETS: Final = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_MEDIA: Final = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_ASSETS: Final = {name: files("service.page").joinpath("assets", name).read_bytes() for name in _MEDIA}
+_VERSION: Final = hashlib.sha256(b"".join(_ASSETS.values())).hexdigest()[:12]
+"""The state of the assets, which browsers may keep as long as it is the same."""
 _POLICY: Final = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -72,31 +74,17 @@ def repository_name(body: dict[str, Any]) -> str:
     return str(data.get("project_path") or "/".join(parts))
 
 
-@cache
-def _asset(name: str) -> bytes:
-    return files("service.page").joinpath("assets", name).read_bytes()
-
-
-@cache
-def _version() -> str:
-    """Return a name for the state of the assets, which browsers may keep as long as it is the same."""
-    return hashlib.sha256(b"".join(_asset(name) for name in _ASSETS)).hexdigest()[:12]
-
-
-@cache
-def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("service.page"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: "" if value is None else printable(value) if type(value) is str else value,
-    )
-    environment.globals.update(when=when, ago=ago, between=between, plural=plural, address=address, version=_version())
-    environment.globals["repository_name"] = repository_name
-    environment.filters["markdown"] = text.markdown
-    return environment
+_TEMPLATES: Final = Environment(
+    loader=PackageLoader("service.page"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=lambda value: "" if value is None else printable(value) if type(value) is str else value,
+)
+_TEMPLATES.globals.update(when=when, ago=ago, between=between, plural=plural, address=address, version=_VERSION)
+_TEMPLATES.globals["repository_name"] = repository_name
+_TEMPLATES.filters["markdown"] = text.markdown
 
 
 def page(
@@ -113,7 +101,7 @@ def page(
         status, headers, fault = fault.status, fault.headers, fault.message
     elif fault and status == HTTPStatus.OK:
         status = 400
-    shown = _templates().get_template(f"{name}.html").render(visitor=visitor, fault=fault, **facts)
+    shown = _TEMPLATES.get_template(f"{name}.html").render(visitor=visitor, fault=fault, **facts)
     return HTMLResponse(shown, status, {**HEADERS, **(headers or {})})
 
 
@@ -132,5 +120,5 @@ def origin_of(request: Request) -> str:
 def read_asset(version: str, name: str) -> Response:
     if name not in _ASSETS:
         raise HttpError(404, "not_found", "there is nothing here")
-    caching = "public, max-age=31536000, immutable" if version == _version() else "no-cache"
-    return Response(_asset(name), media_type=_ASSETS[name], headers=HEADERS | {"Cache-Control": caching})
+    caching = "public, max-age=31536000, immutable" if version == _VERSION else "no-cache"
+    return Response(_ASSETS[name], media_type=_MEDIA[name], headers=HEADERS | {"Cache-Control": caching})

@@ -65,12 +65,10 @@ def noted(connection: sa.Connection, kind: Kind) -> list[str]:
 
 
 def addresses(connection: sa.Connection) -> set[str]:
-    """Return the addresses of all repositories that are configured or have runs."""
     return set(connection.scalars(_ADDRESSES))
 
 
 def forget_turns(connection: sa.Connection, names: Sequence[str]) -> None:
-    """Forget deleted turns, which are no longer in the queue."""
     delete(connection, deletions, deletions.c.id.in_(names), kind="turn")
 
 

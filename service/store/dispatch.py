@@ -116,7 +116,6 @@ def due_jobs(connection: sa.Connection, now: int) -> list[str]:
 
 
 def share_of(connection: sa.Connection, slots: int, configured: int | None) -> int:
-    """Return how many of the slots one organization may use at a time."""
     if configured is not None:
         return configured
     alone = len(connection.execute(sa.select(organizations.c.id).where(organizations.c.active).limit(2)).all()) == 1

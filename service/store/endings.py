@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service.clock import DAY_MICROS, EPOCH, MICROSECOND, rfc3339
+from service.clock import DAY_MICROS, EPOCH, MICROSECOND
 from service.store import agents
 from service.store.schema import hosts, organizations, tokens
 
@@ -28,11 +28,6 @@ class EndingKey:
     ends_at: int
     days: int
     """1, 7 or 14: it expires within that many days; 0 if it has expired."""
-
-    def document(self) -> dict[str, object]:
-        """Return it as the command line shows it."""
-        shown = {"kind": self.kind, "organization": self.organization or None, "name": self.name}
-        return shown | {"ends_at": rfc3339(self.ends_at), "within_days": self.days}
 
 
 def soon(connection: sa.Connection, now: int) -> list[EndingKey]:

@@ -103,7 +103,6 @@ def at(connection: sa.Connection, organization_id: str, platform: str, url: str)
 
 
 def clone_url(connected: Iterable[Host], platform: str, path: str) -> str | None:
-    """Return the clone URL of a repository on the connected host of its platform; None if there is none."""
     of_platform = (host for host in connected if host.platform == platform)
     return next((url for host in of_platform if (url := host.clone_url_of(path))), None)
 

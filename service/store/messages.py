@@ -49,7 +49,6 @@ def add(
 
 
 def of_runs(connection: sa.Connection, run_ids: Collection[str], state: str | None = None) -> list[Message]:
-    """Return the messages of some runs, oldest first, optionally only those in a state."""
     wanted = (messages.c.run_id.in_(run_ids), optional_filter(messages.c.state, state))
     return records_of(connection, Message, messages, *wanted, order=[messages.c.sent_at, messages.c.id])
 

@@ -65,7 +65,6 @@ def add(connection: sa.Connection, created: Sequence[Organization]) -> None:
 
 
 def slug_of(name: str) -> str:
-    """Return the slug that an organization with this name gets, unless it is taken."""
     return ids.slug(name) or "organization"
 
 

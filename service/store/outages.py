@@ -29,7 +29,6 @@ class Outage:
 
     @property
     def text(self) -> str:
-        """Why turns wait, in words."""
         return f"waiting for {self.shown} since {clock_time(self.since)}"
 
 

@@ -112,7 +112,6 @@ class InactiveOrganizationError(ServiceError):
 
 
 def has_more_active(connection: sa.Connection, organization_id: str, limit: int) -> bool:
-    """Whether an organization has more queued and working runs than the limit."""
     active = (runs.c.organization_id == organization_id, runs.c.status.in_(OPEN))
     return connection.execute(sa.select(runs.c.id).where(*active).offset(limit).limit(1)).first() is not None
 

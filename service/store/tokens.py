@@ -32,7 +32,6 @@ class TokenRecord:
     last_used_at: int | None = None
 
     def is_valid(self, now: int) -> bool:
-        """Whether the token is accepted at this instant."""
         return self.revoked_at is None and now < self.expires_at
 
 

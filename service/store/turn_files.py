@@ -65,7 +65,6 @@ def log_piece(connection: sa.Connection, folder: DataFolder, key: Key, offset: i
 
 
 def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind) -> bytes | None:
-    """Return a patch; None if none is stored."""
     if connection.dialect.name != "sqlite":
         return content(connection, key, kind)
     file = folder.turn_file(*key, kind)
@@ -86,7 +85,6 @@ def _put(
 
 
 def content(connection: sa.Connection, key: Key, kind: str) -> bytes | None:
-    """Return a stored file; None if there is none of its kind."""
     query = sa.select(turn_files.c.content).where(*of_turn(turn_files, *key), turn_files.c.kind == kind)
     packed = connection.scalar(query)
     return None if packed is None else zlib.decompress(packed)

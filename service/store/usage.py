@@ -49,7 +49,6 @@ class UsageFigures:
 
     @property
     def tokens(self) -> int:
-        """The sum of input, cached input and output tokens."""
         return self.input_tokens + self.cached_tokens + self.output_tokens
 
     def document(self) -> dict[str, object]:
