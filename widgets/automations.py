@@ -136,7 +136,6 @@ def journal_lines(
 
 
 def set_off_by(decision: Decision, now: datetime) -> SafeText:
-    """A decision's cause in one line."""
     occurrence = decision.occurrence
     at = "" if occurrence.facts.keys() - {"key"} else f", {clock_time(occurrence.at, now)}"
     return safe_text(f"{occurrence.cause}{at}", limit=200)
@@ -153,7 +152,6 @@ def runs_of(journal: tuple[Decision, ...]) -> dict[str, Decision]:
 
 
 def request_of(decision: Decision) -> tuple[SafeText, tuple[SafeText, ...]]:
-    """Path and body of a decision's stored request."""
     if decision.request_json is None:
         return safe_text(""), ()
     request = json.loads(decision.request_json)

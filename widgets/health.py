@@ -126,7 +126,6 @@ def incident_row(
 
 
 def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
-    """Consecutive polls with the same outcome."""
     badge = Badge("✓", "answered", "good") if poll.error_kind is None else Badge("✗", "failed", "bad")
     kind = None if poll.error_kind is None else error_kind(poll.error_kind).word
     lasted_s = (poll.last_at - poll.first_at).total_seconds()

@@ -90,7 +90,6 @@ class InboxRow(Struct, frozen=True):
 
 
 def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
-    """The items as rows, in the same order."""
     before = (None, *(item.severity for item in items))
     return tuple(
         InboxRow(item, item.key in marked, item.severity != above) for item, above in zip(items, before, strict=False)

@@ -280,7 +280,6 @@ class _RunList:
         }
 
     def left_out(self) -> str:
-        """The remark on entries of the service's list that cannot be shown."""
         remark = f"Left out {self.dropped} entries of the service's list: they have no usable run id."
         return remark if self.dropped else ""
 

@@ -166,7 +166,6 @@ async def continued_from(engine: "Engine | ProfileFiles") -> dict[str, str]:
 
 
 def badge(status: str) -> str:
-    """The status with its glyph."""
     glyph = STATUS_BY_NAME[status].glyph if status in STATUS_BY_NAME else "·"
     return f"{glyph} {status or '(no status)'}"
 

@@ -54,7 +54,6 @@ def limits_of(day: date) -> Limits:
 
 
 def dated(limits: Limits) -> list[str]:
-    """The limits as terms of a query."""
     return [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
 
 

@@ -135,5 +135,4 @@ def showing_failure(view: TextView) -> "Iterator[None]":
 
 
 def unavailable(title: str, reason: str) -> Notice:
-    """A notice about a missing part, with the reason."""
     return Notice("○", title, (safe_text(reason, limit=2_000),))

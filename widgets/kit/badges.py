@@ -103,6 +103,5 @@ def run_badge(status: str, *, is_final: bool = False) -> Badge:
 
 
 def health_badge(status: str, healthy_words: Collection[str]) -> Badge:
-    """A platform's status, as received."""
     glyph, tone = _HEALTH[level(status, healthy_words)]
     return Badge(glyph, safe_text(status, limit=40), tone)

@@ -44,7 +44,6 @@ class TextPiece(NamedTuple):
 
 
 def safe_line(text: str) -> str:
-    """Foreign text as a line of a view."""
     return safe_text(
         text[:MAX_LINE].replace("\t", TAB) + ("…" if len(text) > MAX_LINE else ""), limit=MAX_LINE * len(TAB)
     )

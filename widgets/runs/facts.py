@@ -83,7 +83,6 @@ line: Final = Content.assemble
 
 
 def title(view: RunView, now: datetime, width: int) -> list[Line]:
-    """The lines with status and id."""
     run = view.detail.run
     badge = run_badge(run.status, is_final=view.detail.is_final)
     when = ago(run.updated_at, now) if run.updated_at is not None else ""
@@ -190,7 +189,6 @@ def _field(name: str, value: str, width: int, style: str = "") -> list[Line]:
 
 
 def last_confirmed(view: RunView, now: datetime) -> str:
-    """When the service last confirmed the run."""
     return f"Last confirmed {roughly_ago(view.detail.last_seen_at, now)}"
 
 
