@@ -22,9 +22,7 @@ from storage.database import execute, scalar
 from storage.values import Value, from_us, from_us_or_none, to_us
 
 UNSEEN_FOR: Final = timedelta(hours=1)
-"""The time after which a claim of a process that cannot be seen from here counts as abandoned: requests take seconds at
-most.
-"""
+"""When the claim of a process that cannot be seen from here counts as abandoned: requests take seconds at most."""
 
 NOT_REPORTED: Final = "?"
 """Stands for a fact that the system does not report; it counts as equal to any value."""

@@ -1,4 +1,7 @@
-"""A database: its connection, its transactions, its schema, and copies of it while it is in use."""
+"""A database: its connection, its transactions, its schema, and copies of it while it is in use.
+
+A function that finds a file that cannot be used raises a `StorageError`.
+"""
 
 import sqlite3
 import time
@@ -142,11 +145,7 @@ def data_version(connection: sqlite3.Connection) -> int:
 
 
 def check_integrity(connection: sqlite3.Connection, path: Path, damage_fix: str) -> None:
-    """Check the whole file; `quick_check` misses some damage.
-
-    Raises:
-        DatabaseDamagedError: It is damaged.
-    """
+    """Check the whole file for damage; `quick_check` misses some."""
     if (verdict := scalar(connection, "PRAGMA integrity_check(1)")) != "ok":
         raise DatabaseDamagedError(f"The database {path} is damaged ({verdict}). {damage_fix}", path=path)
 
@@ -154,9 +153,7 @@ def check_integrity(connection: sqlite3.Connection, path: Path, damage_fix: str)
 def open_durable(path: Path, schema: Schema) -> sqlite3.Connection:
     """The connection to a file that cannot be made again, created or migrated where needed.
 
-    Raises:
-        StorageError: It is damaged, or another version of Runwarden wrote it.
-        sqlite3.Error: It cannot be opened.
+    Raises `sqlite3.Error` if it cannot be opened.
     """
     with opening(path):
         make_private(path)
@@ -172,11 +169,7 @@ def open_durable(path: Path, schema: Schema) -> sqlite3.Connection:
 
 
 def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
-    """Apply missing migrations.
-
-    Raises:
-        DatabaseNewerError, DatabaseOlderError: One was applied that this program does not know.
-    """
+    """Apply missing migrations; a file with one that this program does not know is newer or older than it."""
     if not _missing(connection, schema, path):
         return
     # Imported here: it would take a third of a start without migrations.
@@ -212,9 +205,7 @@ def _missing(connection: sqlite3.Connection, schema: Schema, path: Path) -> list
 def copy_database(source: Path, target: Path) -> None:
     """Copy a database, while others may write to it, into a new file that only its owner can read.
 
-    Raises:
-        StorageError: One of them cannot be used, or the copy is damaged; no target is left behind.
-        FileExistsError: The target exists already.
+    Raises `FileExistsError` if the target exists already. After any error, no target is left behind.
     """
     partial = target.with_name(f".{target.name}.part")
     if target.exists():

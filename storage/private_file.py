@@ -1,4 +1,7 @@
-"""Database files: private to their owner, created by one process at a time, never deleted silently."""
+"""Database files: private to their owner, created by one process at a time, never deleted silently.
+
+A function that cannot do its work raises a `StorageError`.
+"""
 
 import fcntl
 import os
@@ -33,11 +36,7 @@ _RETRY_S: Final = 0.01
 
 
 def make_private(path: Path) -> None:
-    """Create the file if it is missing, readable and writable only for its owner.
-
-    Raises:
-        StorageError: It cannot be created, or belongs to another user.
-    """
+    """Create the file if it is missing, readable and writable only for its owner."""
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         try:
@@ -52,11 +51,7 @@ def make_private(path: Path) -> None:
 
 @contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Let one process at a time create, check and migrate the database; the others wait.
-
-    Raises:
-        DatabaseBusyError: Another process took longer than 10 s.
-    """
+    """Let one process at a time create, check and migrate the database; the others wait for 10 s."""
     lock_path = path.with_name(path.name + ".opening")
     try:
         path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
@@ -82,11 +77,7 @@ def opening(path: Path) -> Iterator[None]:
 
 
 def move_aside(path: Path, why: str, stamp: str) -> Path:
-    """Move the database and its side files aside, replacing earlier ones for the same reason; return the new place.
-
-    Raises:
-        StorageError: The files cannot be moved.
-    """
+    """Move the database and its side files aside, replacing earlier ones for the same reason; return the new place."""
     aside = path.with_name(f"{path.name}.{why}-{stamp}")
     try:
         for earlier in path.parent.glob(f"{path.name}.{why}-*"):
@@ -124,11 +115,7 @@ def last_written(path: Path) -> list[tuple[int, int]] | None:
 
 
 def check_locks(path: Path) -> None:
-    """Check that the file is, or will be, on a file system where locks hold.
-
-    Raises:
-        DatabaseUnopenableError: It is on a network file system.
-    """
+    """Check that the file is, or will be, on a file system where locks hold: on no network file system."""
     if (kind := file_system(path.parent)) in NETWORK:
         raise DatabaseUnopenableError(
             f"{path} is on a network file system ({kind}): two bots could both hold a lock there and act twice. Set"

@@ -113,11 +113,7 @@ class DatabaseThread:
             del job, future, call  # Otherwise the result would be kept until the next job.
 
     def check_place(self) -> None:
-        """Check that the file is still there, at the path that other processes use.
-
-        Raises:
-            DatabaseUnopenableError: It was moved or deleted, or another file replaced it.
-        """
+        """Raise a `DatabaseUnopenableError` if the file is not at the path that other processes use."""
         if self.has_moved:
             raise DatabaseUnopenableError(f"{self.path} was moved or deleted. {self.moved_fix}", path=self.path)
 

@@ -106,9 +106,8 @@ class Reconciliation:
         taken = {action.subject, *(other.result_id for other in others if other.action_id != action.action_id)}
         candidates = [*filter(None, [turn]), *(candidate for candidate in fitting if candidate.run.run_id not in taken)]
         # Whether the cache holds every run that the send may have created.
-        window = send.around()
         coverage = await cache.coverage()
-        is_whole = coverage.is_current(send.ended_at) and not coverage.gaps_within(window.since, window.until)
+        is_whole = coverage.is_current(send.ended_at) and not send.around().gaps_in(coverage)
         is_whole &= not action.subject or (subject is not None and subject.last_seen_at > send.ended_at)
         return Proposal(tuple(sorted(candidates, key=send.unlikeliness)[:MAX_CANDIDATES]), is_whole)
 

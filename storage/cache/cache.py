@@ -91,11 +91,7 @@ class Cache(ThreadedStore):
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """Open the cache, and create it if needed; a damaged one, or one of another layout, is set aside.
-
-        Raises:
-            StorageError: It cannot be opened, or a Runwarden of another version has it open.
-        """
+        """Open the cache, and create it if needed; a damaged one, or one of another layout, is set aside."""
         set_aside = await asyncio.to_thread(prepare, path, clock())
         on_damage = partial(mark_damaged, path)
         writer = DatabaseThread(path, "cache-writer", DAMAGE_FIX, on_damage=on_damage)
@@ -109,11 +105,7 @@ class Cache(ThreadedStore):
         return cls(writer, reader, clock=clock, set_aside=set_aside)
 
     async def reopen_if_gone(self) -> bool:
-        """Continue with a new file if this one was deleted or moved away; return whether it was.
-
-        Raises:
-            StorageError: It is gone, and no new one can be opened.
-        """
+        """Continue with a new file if this one was deleted or moved away; return whether it was."""
         path = self.writer.path
         if not self.writer.has_moved:
             return False

@@ -25,9 +25,9 @@ def due(connection: sqlite3.Connection) -> int:
 
 
 def store(connection: sqlite3.Connection, facts: FailureFacts, asked_for: int) -> tuple[str, ...]:
-    """Replace the facts; further ones are due only if runs failed since `due` returned `asked_for`.
+    """Replace the facts, and return the ids of the runs that became `cancelled`.
 
-    Returns: the ids of the runs that became `cancelled`.
+    Further facts are due only if runs failed since `due` returned `asked_for`.
     """
     connection.execute("DELETE FROM questions")
     for asked in facts.questions:

@@ -119,9 +119,7 @@ ORDER_INDEXES: Final = {
     for field in SORTABLE
     if field.index
 }
-"""An index for each order, made when it is first asked for, in a second or two for a million runs. Kept from the start,
-they would double the cost of storing.
-"""
+"""An index for each order, made when it is first asked for: kept from the start, they double the cost of storing."""
 
 _MEANING: Final = "1"
 """Raise the number when a column's meaning changes while its SQL stays the same."""

@@ -2,6 +2,7 @@
 
 import sqlite3
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final, Self
@@ -64,8 +65,7 @@ SCHEMA: Final = Schema(
 def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
     """A connection to a ledger that must not be written: another version's, or a copy of a damaged one's rows.
 
-    Raises:
-        StorageError: `problem` itself: nothing of the file can be read.
+    Raises `problem` itself if nothing of the file can be read.
     """
     uri = f"{path.absolute().as_uri()}?mode=ro"
     try:
@@ -101,34 +101,28 @@ MOVED_FIX: Final = "Put it back, or end Runwarden and start it again: a write in
 NO_AUTHOR: Final = Author()
 
 
+@dataclass(eq=False)
 class Ledger(ThreadedStore):
     """The actions of one profile, in one SQLite file that is on disk before any call returns.
 
     Every method may raise `StorageError`, whose message has the file and the fix.
     """
 
-    def __init__(
-        self, thread: DatabaseThread, *, author: Author, clock: Clock, problem: StorageError | None = None
-    ) -> None:
-        super().__init__(thread, thread, clock, problem)
-        self._author = author
+    author: Author = NO_AUTHOR
 
     @classmethod
     async def open(cls, path: Path, *, author: Author = NO_AUTHOR, clock: Clock = utc_now) -> Self:
         """Open the ledger, and create it if needed; `author` acts through it.
 
         A damaged ledger (it is never rebuilt), or one that another version wrote, can still be read: see `problem`.
-
-        Raises:
-            StorageError: It cannot be opened, or nothing of it can be read.
         """
         try:
             thread = DatabaseThread(path, "ledger", DAMAGE_FIX, MOVED_FIX)
             await thread.start(partial(open_durable, path, SCHEMA))
-            return cls(thread, author=author, clock=clock)
+            return cls(thread, thread, clock, author=author)
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
             thread = await DatabaseThread(path, "ledger", DAMAGE_FIX).start(partial(connect_to_read, path, problem))
-            return cls(thread, author=author, clock=clock, problem=problem)
+            return cls(thread, thread, clock, problem, author)
 
     # The program's transitions
 
@@ -149,7 +143,7 @@ class Ledger(ThreadedStore):
         """
         self.writer.check_place()
         await self.adopt_orphans()  # The writes of a dead process must not block.
-        entry = replace(entry, author=self._author)
+        entry = replace(entry, author=self.author)
         return await self._enter(entry, this_process(), supersedes, again=again)
 
     async def sending(self, action_id: str) -> Action:
@@ -159,7 +153,7 @@ class Ledger(ThreadedStore):
             NoSuchActionError: It is not in the ledger.
             WrongStateError: It is not `prepared`: it was sent or given up.
         """
-        return await self._apply(self._author, action_id, transitions.SENDING)
+        return await self._apply(self.author, action_id, transitions.SENDING)
 
     async def settle(
         self,
@@ -170,14 +164,14 @@ class Ledger(ThreadedStore):
         response_json: str | None = None,
     ) -> Action:
         """Record how sending it ended; raises as `sending`, unless it is `sending`, or `prepared` and `not_sent`."""
-        return await self._apply(self._author, action_id, transitions.SETTLING[state], error, result_id, response_json)
+        return await self._apply(self.author, action_id, transitions.SETTLING[state], error, result_id, response_json)
 
     # The user's transitions
 
     async def resolve(self, action_id: str, result_id: str | None) -> Action:
         """Record its result; None: it was not done. Raises as `sending`, unless it is `unknown` and unresolved."""
         how = transitions.RESOLVE_NOT_CREATED if result_id is None else transitions.RESOLVE_CREATED
-        return await self._apply(self._author, action_id, how, result_id=result_id)
+        return await self._apply(self.author, action_id, how, result_id=result_id)
 
     async def unresolve(self, action_id: str) -> Action:
         """Undo a resolution: the outcome is unknown again.
@@ -188,13 +182,13 @@ class Ledger(ThreadedStore):
             SubjectBlockedError: Another action on its subject has an open outcome.
             KeyTakenError: Another action was sent under its key.
         """
-        return await self._apply(self._author, action_id, transitions.UNRESOLVE)
+        return await self._apply(self.author, action_id, transitions.UNRESOLVE)
 
     async def adopt_orphans(self) -> tuple[Action, ...]:
         """Settle and return the actions of dead processes: `prepared` was not sent, `sending` is unknown."""
         if self.problem is not None:
             return ()
-        return await self.writer.run(lambda connection: transitions.adopt(connection, self.clock(), self._author))
+        return await self.writer.run(lambda connection: transitions.adopt(connection, self.clock(), self.author))
 
     _enter = writes(transitions.enter)
     _apply = writes_now(transitions.apply)

@@ -63,11 +63,7 @@ def select(connection: sqlite3.Connection, rest: str, *parameters: str | int | N
 
 
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
-    """The action with this id, or the only one whose id begins like this, with or without `act_`; or None.
-
-    Raises:
-        AmbiguousActionError: More than one id begins like this.
-    """
+    """The action with this id, or the only one whose id begins like this, with or without `act_`; or None."""
     wanted = PREFIX + sqlite_text(id_or_prefix).strip().removeprefix(PREFIX).upper()
     matches = select(connection, "WHERE substr(action_id, 1, ?) = ? LIMIT 2", len(wanted), wanted)
     if len(matches) > 1:

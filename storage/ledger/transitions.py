@@ -85,10 +85,7 @@ def new_action_id(at: datetime) -> str:
 def enter(
     connection: sqlite3.Connection, entry: Action, owner: Owner, supersedes: str | None, *, again: bool
 ) -> Action:
-    """Enter a prepared action, and replace the unknown one that it supersedes, if any. Needs a transaction.
-
-    Raises as `Ledger.prepare`.
-    """
+    """Enter a prepared action, in place of the unknown one that it supersedes, if any; raises as `Ledger.prepare`."""
     at, author = entry.created_at, entry.author
     if supersedes is not None:
         apply(connection, at, author, supersedes, SUPERSEDE, superseded_by=entry.action_id)
@@ -149,9 +146,9 @@ def apply(
     response_json: str | None = None,
     superseded_by: str | None = None,
 ) -> Action:
-    """The action after the transition; without an error, result or response it keeps its own. Needs a transaction.
+    """The action after the transition; it keeps its error, result or response if none is given.
 
-    Raises as `Ledger.sending` and `Ledger.unresolve`.
+    Needs a transaction. Raises as `Ledger.sending` and `Ledger.unresolve`.
     """
     action = _existing(connection, action_id)
     if action.state not in transition.sources or action.resolution not in transition.undoes:

@@ -148,8 +148,7 @@ WRITE_KINDS: Final[Mapping[ActionKind, WriteKind]] = {
 }
 
 ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown", "not_sent", "not_created"]
-"""`prepared` and `sending` are in progress; `not_created` is the user's answer to `unknown`; all but these three are
-final."""
+"""`prepared` and `sending` are in progress; `not_created` is the user's answer to `unknown`. The rest is final."""
 
 SettledState = Literal["confirmed", "rejected", "unknown", "not_sent"]
 """The possible outcomes of sending."""

@@ -57,9 +57,7 @@ class Alert(AlertSubject, frozen=True, kw_only=True):
     entered_at: datetime | None = None
     """When it was stored; None: not yet."""
     after: tuple[str, ...] = ()
-    """The keys of the alerts that a state began, if this alert says that it is over: it is sent only if one of them
-    was reported. Empty: no condition.
-    """
+    """If it says that a state is over: the keys of the alerts of its beginning, one of which must have been reported."""
     is_lasting: bool = False
     """Whether it reports a lasting state instead of an event; if so, it is sent even when it is late."""
     is_followed: bool = False

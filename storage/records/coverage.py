@@ -74,10 +74,6 @@ class Coverage(Struct, frozen=True):
             if newer.start is not None
         )
 
-    def gaps_within(self, since: datetime | None, until: datetime | None) -> tuple[CoverageGap, ...]:
-        """The gaps among runs created from `since` to `until`, newest first; None: no limit."""
-        return tuple(gap for gap in self.gaps if _is_before(since, gap.before) and _is_before(gap.after, until))
-
     def is_current(self, at: datetime) -> bool:
         """Whether the newest range misses nothing up to this time of our clock."""
         return self.as_of is not None and self.as_of >= at

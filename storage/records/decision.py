@@ -20,9 +20,8 @@ Outcome = Literal[
     "interrupted",
     "expired",
 ]
-"""`history`: it is older than the rule. `queued` waits for the rule's last run, `waiting` for approval, `approved` for
-the next look. `acting` is in progress. The rest is final. `unknown`: it may have been done, or not.
-"""
+"""`history`: older than the rule. `queued` waits for the rule's last run, `waiting` for approval, `approved` for the
+next look; `acting` is in progress. The rest is final. `unknown`: it may have been done, or not."""
 
 OPEN_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"queued", "waiting", "approved", "acting"})
 ACTED_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"acting", "done", "failed", "unknown", "interrupted"})

@@ -113,7 +113,8 @@ class RunFilter(Struct, frozen=True):
 
     def gaps_in(self, coverage: Coverage) -> tuple[CoverageGap, ...]:
         """The gaps that may hold matching runs, newest first."""
-        return () if self.is_of_active or self.followed else coverage.gaps_within(self.since, self.until)
+        wanted = CoverageGap(self.since, self.until)
+        return () if self.is_of_active or self.followed else tuple(gap for gap in coverage.gaps if gap.overlaps(wanted))
 
     @property
     def undecided(self) -> Self | None:

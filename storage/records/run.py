@@ -52,21 +52,15 @@ class Repository(Struct, frozen=True, gc=False):
         return cls.of(platform, {"project_path": path})
 
     @property
-    def data(self) -> dict[str, object]:
-        """The reference's `data` object from the service's JSON; empty if that is not an object."""
-        loaded = json.loads(self.data_json)
-        return loaded if isinstance(loaded, dict) else {}
-
-    @property
     def path(self) -> str:
         """The usual name: `owner/repo` or `group/project`; the raw data if the platform is unknown."""
-        data = self.data
+        data = json.loads(self.data_json)
+        fields = data if isinstance(data, dict) else {}
         for shape in (("owner", "repo"), ("group", "project"), ("project_path",), ("path",)):
-            parts = [data.get(key) for key in shape]
+            parts = [fields.get(key) for key in shape]
             if all(isinstance(part, str) and part for part in parts):
                 return "/".join(str(part) for part in parts)
-        text = json.loads(self.data_json)
-        return text if isinstance(text, str) else self.data_json
+        return data if isinstance(data, str) else self.data_json
 
     @property
     def label(self) -> str:

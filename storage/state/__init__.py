@@ -92,11 +92,7 @@ class State(ThreadedStore):
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """Open the state, and create or migrate it if needed.
-
-        Raises:
-            StorageError: It cannot be opened, or is damaged; the message has the fix.
-        """
+        """Open the state, and create or migrate it if needed."""
         check_locks(path)
         thread = DatabaseThread(path, "state", DAMAGE_FIX, _MOVED_FIX)
         await thread.start(partial(open_durable, path, SCHEMA))

@@ -51,11 +51,7 @@ def enter(
     active_run: str | None = None,
     request_json: str | None = None,
 ) -> Decision | None:
-    """Decide on an occurrence and store the decision, with its request if known.
-
-    Returns:
-        The decision; None: the rule claimed the occurrence before, in any process.
-    """
+    """The stored decision on an occurrence, with its request if known; None: the rule claimed it before."""
     claim = "SELECT 1 FROM decisions WHERE rule = ? AND identity = ?"
     if scalar(connection, claim, rule, occurrence.identity) is not None:
         return None
