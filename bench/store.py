@@ -63,7 +63,7 @@ def upsert(path: Path, every: Sequence[list[Run]]) -> None:
                     "run_id": run.run_id,
                     "status": run.status,
                     "branch": run.branch_name,
-                    "repository": json.dumps(run.repository.data),
+                    "repository": run.repository.data_json,
                     "created": run.created_at.timestamp() if run.created_at else None,
                     "updated": run.updated_at.timestamp() if run.updated_at else None,
                     "raw": run.raw_json,

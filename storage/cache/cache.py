@@ -39,6 +39,7 @@ from storage.values import Clock, utc_now
 _NEWEST_FIRST: Final = RunSort()
 P = ParamSpec("P")
 T = TypeVar("T")
+_Job = Callable[[sqlite3.Connection], T]
 
 
 def _reads_indexed(
@@ -183,80 +184,74 @@ class Cache(ThreadedStore):
 
     async def window(self, request: WindowRequest) -> RunWindow:
         """The rows around a position, and the current positions of its anchor and cursor."""
-        await self._prepare(request.condition, request.sort, *([request.grouping.by] if request.grouping else []))
-        return await self.reader.run(partial(windows.window, request=request, remembered=self._remembered))
+        job = partial(windows.window, request=request, remembered=self._remembered)
+        grouped = [request.grouping.by] if request.grouping else []
+        return await self._read(job, request.condition, request.sort, *grouped)
 
     async def rows(self, condition: RunFilter, sort: RunSort, *, offset: int, limit: int) -> tuple[RunRow, ...]:
         """The window of at most `limit` runs that starts `offset` runs into the order."""
-        await self._prepare(condition, sort)
-        return await self.reader.run(
-            lambda connection: windows.rows(connection, condition, sort, offset, limit, self._remembered)
-        )
+        job = partial(windows.rows, condition=condition, sort=sort, offset=offset, limit=limit)
+        return await self._read(partial(job, remembered=self._remembered), condition, sort)
 
     async def first_rows(
         self, condition: RunFilter, sort: RunSort, limit: int, patience_s: float
     ) -> tuple[RunRow, ...]:
         """The first `limit` runs of the order, or those found within `patience_s`."""
-        await self._prepare(condition, sort)
-        return await self.reader.run(
-            lambda connection: windows.first_rows(connection, condition, sort, limit, patience_s, self._remembered)
-        )
+        job = partial(windows.first_rows, wanted=condition, sort=sort, limit=limit, remembered=self._remembered)
+        return await self._read(partial(job, patience_s=patience_s), condition, sort)
 
     async def keys(self, condition: RunFilter, sort: RunSort, limit: int, *, is_backwards: bool) -> list[run_sql.Key]:
         """The keys of the first `limit` runs of the order, or of the last ones from the end."""
-        await self._prepare(condition, sort)
-        return await self.reader.run(
-            partial(windows.keys, wanted=condition, sort=sort, limit=limit, is_backwards=is_backwards)
-        )
+        job = partial(windows.keys, wanted=condition, sort=sort, limit=limit, is_backwards=is_backwards)
+        return await self._read(job, condition, sort)
 
     async def rows_before(self, key: run_sql.Key, condition: RunFilter, sort: RunSort, *, is_after_equal: bool) -> int:
         """The number of runs before a key that may be another cache's, which comes after an equal one or before it."""
-        await self._prepare(condition, sort)
-        return await self.reader.run(
-            partial(windows.rows_before, key=key, wanted=condition, sort=sort, is_after_equal=is_after_equal)
-        )
+        job = partial(windows.rows_before, key=key, wanted=condition, sort=sort, is_after_equal=is_after_equal)
+        return await self._read(job, condition, sort)
 
     async def count(self, condition: RunFilter) -> int:
         """The number of matching runs."""
-        await self._prepare(condition)
         if condition.search and (self._filling is None or self._filling.done()):
             # Not before the first rows, and nothing waits for it: for a million runs it takes a second.
             self._filling = asyncio.ensure_future(self._fill())
-        return await self.reader.run(partial(read_runs.total, condition=condition, remembered=self._remembered))
+        return await self._read(partial(read_runs.total, condition=condition, remembered=self._remembered), condition)
 
     async def counts(self, conditions: Collection[RunFilter]) -> list[int]:
         """The numbers of matching runs, for filters that an index serves."""
-        for condition in conditions:
-            await self._prepare(condition)
-        return await self.reader.run(
-            lambda connection: [read_runs.total(connection, condition, self._remembered) for condition in conditions]
-        )
+        orders = {order for condition in conditions for order in run_sql.orders_used(condition, _NEWEST_FIRST)}
+        remembered = self._remembered
+
+        def read(connection: sqlite3.Connection) -> list[int]:
+            return [read_runs.total(connection, condition, remembered) for condition in conditions]
+
+        return await self._read(read, RunFilter(), _NEWEST_FIRST, *orders)
 
     async def figures(self, since: datetime) -> Figures:
         """The figures of a header at one moment; `since`: from when on failed runs are counted."""
-        failed = RunFilter(statuses=("failed",), since=since)
-        await self._prepare(failed)
+        failed, remembered = RunFilter(statuses=("failed",), since=since), self._remembered
 
         def read(connection: sqlite3.Connection) -> Figures:
             with snapshot(connection):
+                lost = read_runs.lost_counts(connection)
+                held = read_runs.by_status(connection, RunFilter(), remembered)
                 return Figures(
                     poll_queries.links(connection),
                     health_queries.platforms(connection),
-                    read_runs.listed(connection, self._remembered),
-                    read_runs.total(connection, failed, self._remembered),
+                    {status: count - lost.get(status, 0) for status, count in held.items()},
+                    read_runs.total(connection, failed, remembered),
                 )
 
-        return await self.reader.run(read)
+        return await self._read(read, failed)
 
     async def status_counts(self, condition: RunFilter) -> dict[str, int]:
         """The number of runs by status, regardless of the statuses in the filter."""
-        await self._prepare(condition)
-        return await self.reader.run(partial(read_runs.by_status, condition=condition, remembered=self._remembered))
+        job = partial(read_runs.by_status, condition=condition, remembered=self._remembered)
+        return await self._read(job, condition)
 
     async def runs(self, condition: RunFilter, limit: int | None, after: Run | None = None) -> tuple[Run, ...]:
         """The newest `limit` matching runs, or those that follow `after`; with no limit, all of them."""
-        await self._prepare(condition)
-        return await self.reader.run(partial(read_runs.runs, wanted=condition, limit=limit, after=after))
+        return await self._read(partial(read_runs.runs, wanted=condition, limit=limit, after=after), condition)
 
     async def detail(self, run_id: str) -> RunDetail | None:
         """Everything held about one run; None: it is not held."""
@@ -267,10 +262,11 @@ class Cache(ThreadedStore):
         # Asks the writer's connection; the reader's would also count our own writes.
         return await self.writer.run(data_version)
 
-    async def _prepare(self, condition: RunFilter, sort: RunSort = _NEWEST_FIRST, *orders: str) -> None:
-        """Make the indexes that serve this filter and order; without them the answer is the same, only slower."""
+    async def _read(self, job: _Job[T], condition: RunFilter, sort: RunSort = _NEWEST_FIRST, *orders: str) -> T:
+        """The job's result, once the indexes for this filter and order exist; without them it is only slower."""
         with suppress(StorageError):
             await self.make_indexes(*run_sql.orders_used(condition, sort), *orders)
+        return await self.reader.run(job)
 
     async def _fill(self) -> None:
         """Make the index for searches; without it the answer is the same, only slower."""

@@ -91,14 +91,6 @@ def lost_counts(connection: sqlite3.Connection) -> dict[str, int]:
     return dict(connection.execute(query).fetchall())
 
 
-def listed(connection: sqlite3.Connection, remembered: Remembered) -> dict[str, int]:
-    """The number of runs by status, without those that the service no longer lists."""
-    lost = lost_counts(connection)
-    return {
-        status: count - lost.get(status, 0) for status, count in by_status(connection, RunFilter(), remembered).items()
-    }
-
-
 def replaced_statuses(condition: RunFilter) -> RunFilter:
     """The filter without its conditions on statuses."""
     return replace(condition, statuses=(), not_statuses=(), active=False, ended=False)

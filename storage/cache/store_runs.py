@@ -38,7 +38,14 @@ from storage.cache.run_sql import (
 )
 from storage.database import execute, immediate, scalar, select_in
 from storage.records import CANCELLED, Presence, Run, RunChanges, RunSummary
-from storage.records.run import ENDED_URGENCY, ENDING_STATUSES, Repository, StatusTransition, urgency_of
+from storage.records.run import (
+    ENDED_URGENCY,
+    ENDING_STATUSES,
+    STATUS_BY_NAME,
+    STUCK_URGENCY,
+    Repository,
+    StatusTransition,
+)
 from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
@@ -339,7 +346,9 @@ class RunMerge(Struct, frozen=True):
             is_final = status in self.finals
             after_us = polled_us if created_us > newest_us else 0
             turns = first_turn(created_us, updated_us, asked_us, is_final=is_final)
-            urgency = urgency_of(status, is_final=is_final)
+            urgency = ENDED_URGENCY if is_final else STUCK_URGENCY
+            if status in STATUS_BY_NAME:
+                urgency = STATUS_BY_NAME[status].urgency
             rows += number, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us
             rows += status, at_us, after_us, *turns, urgency, about + NOTHING_KNOWN
             # Finished runs of the first stored answer, and older ones, are history and cause no event. This is not done

@@ -57,7 +57,7 @@ class Alert(AlertSubject, frozen=True, kw_only=True):
     entered_at: datetime | None = None
     """When it was stored; None: not yet."""
     after: tuple[str, ...] = ()
-    """If it says that a state is over: the keys of the alerts of its beginning, one of which must have been reported."""
+    """If it says that a state is over: the keys of the alerts of its start, one of which must have been reported."""
     is_lasting: bool = False
     """Whether it reports a lasting state instead of an event; if so, it is sent even when it is late."""
     is_followed: bool = False

@@ -34,7 +34,8 @@ class CoverageGap(Struct, frozen=True):
 
     def overlaps(self, other: "CoverageGap") -> bool:
         """Whether the two gaps overlap, as an old gap and its unfetched rest do."""
-        return _is_before(self.after, other.before) and _is_before(other.after, self.before)
+        ends = ((self.after, other.before), (other.after, self.before))
+        return all(start is None or end is None or start < end for start, end in ends)
 
 
 class Coverage(Struct, frozen=True):
@@ -77,10 +78,6 @@ class Coverage(Struct, frozen=True):
     def is_current(self, at: datetime) -> bool:
         """Whether the newest range misses nothing up to this time of our clock."""
         return self.as_of is not None and self.as_of >= at
-
-
-def _is_before(start: datetime | None, end: datetime | None) -> bool:
-    return start is None or end is None or start < end
 
 
 BackfillPhase = Literal["idle", "running", "paused", "waiting", "done"]

@@ -118,13 +118,6 @@ ENDING_STATUSES: Final = frozenset(
 STATUS_BY_NAME: Final = {status.name: status for status in RUN_STATUSES}
 
 
-def urgency_of(status: str, *, is_final: bool) -> int:
-    """The place of a run that is not stuck in the order by status, the lowest first."""
-    if (known := STATUS_BY_NAME.get(status)) is not None:
-        return known.urgency
-    return ENDED_URGENCY if is_final else STUCK_URGENCY
-
-
 class RunField(Struct, frozen=True):
     """A field of a run that a table shows, or only an order."""
 
