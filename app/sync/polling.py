@@ -214,7 +214,6 @@ class Polling:
         return cadence.wait_s(time.monotonic())
 
     async def _adopt_orphans(self) -> float:
-        """Settle the writes of dead processes; every process does this."""
         if self.ledger.problem is not None:
             self.runs.announce(StorageFailed(f"The ledger can only be read: {self.ledger.problem}"))
             return READ_ONLY_S

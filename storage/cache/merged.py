@@ -61,7 +61,6 @@ class MergedCaches(Struct, eq=False):
         return RunWindow(total, offset, shown, shift, cursor)
 
     async def _place(self, row: str | None, condition: RunFilter, sort: RunSort) -> int | None:
-        """The row's number; None if it is not in the list."""
         profile, run_id = split_row_id(row or "")
         key = await self._caches[profile].key(run_id, condition, sort) if profile in self._caches else None
         if key is None:

@@ -41,22 +41,18 @@ class Remembered(Struct, eq=False, kw_only=True):
 
     reads_texts: bool = True
     """Whether searches may take the tenth of a second that reading all texts takes."""
+    values: dict[Hashable, Any] = {}
     _version: int | None = None
-    _values: dict[Hashable, Any] = {}
 
     def get(self, connection: sqlite3.Connection, key: Hashable, read: Callable[[], T]) -> T:
         """The value of this key, read now unless it is known."""
         version = data_version(connection)
-        if version != self._version or len(self._values) > _REMEMBERED:
-            self._version, self._values = version, {}
-        if key not in self._values:
-            self._values[key] = read()
-        value: T = self._values[key]
+        if version != self._version or len(self.values) > _REMEMBERED:
+            self._version, self.values = version, {}
+        if key not in self.values:
+            self.values[key] = read()
+        value: T = self.values[key]
         return value
-
-    def put(self, key: Hashable, value: object) -> None:
-        """Replace a value that was read before."""
-        self._values[key] = value
 
 
 def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> int:

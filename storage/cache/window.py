@@ -109,7 +109,7 @@ def rows(
         else:
             matches = tuple(reversed(page(connection, everything, backwards, runs - offset - limit, limit)))
         if matches:
-            remembered.put(("place", condition, sort), (offset, matches[0].run_id))
+            remembered.values["place", condition, sort] = offset, matches[0].run_id
     return matches
 
 
@@ -126,7 +126,7 @@ def searched(
         if (newest := texts.newest(connection, condition, most)) is None:
             return None
         places = newest
-        remembered.put(("newest", condition), (most, places))
+        remembered.values["newest", condition] = most, places
     numbers = json.dumps([number for _, _, number in places[offset : offset + limit]])
     sql = f"SELECT {COLUMNS} FROM json_each(?) AS w CROSS JOIN runs AS r ON r.id = w.value ORDER BY w.key"
     return tuple(row_of(values) for values in connection.execute(sql, (numbers,)).fetchall())

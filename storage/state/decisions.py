@@ -237,7 +237,6 @@ def forget(connection: sqlite3.Connection, now: datetime) -> None:
 
 
 def _select(connection: sqlite3.Connection, rest: str, *values: str | int | datetime | None) -> tuple[Decision, ...]:
-    """The decisions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
     return tuple(map(_decision, execute(connection, f"SELECT {_COLUMNS} FROM decisions {rest}", *values).fetchall()))
 
 
