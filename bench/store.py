@@ -1,6 +1,5 @@
 """How fast pages of runs enter the cache, and pass through it unchanged, against sqlite-utils' own upsert."""
 
-import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
