@@ -125,11 +125,13 @@ def _of_line(preset: PresetName, line: bytes) -> list[Step]:
         except (ValueError, RecursionError):
             pass
     text = line.decode("utf-8", "replace")
-    if preset == "aider" and text.startswith("Applied edit to "):
+    if preset != "aider":
+        return [Step("printed", text)]
+    if text.startswith("Applied edit to "):
         return [Step("edited", text.removeprefix("Applied edit to "))]
-    if preset == "aider" and re.match(r"litellm\.\w*Error", text):
+    if re.match(r"litellm\.\w*Error", text):
         return [Step("error", text, failed=True)]
-    return [Step("answered" if preset == "aider" and text.startswith("Tokens: ") else "printed", text)]
+    return [Step("answered" if text.startswith("Tokens: ") else "printed", text)]
 
 
 def _claude(event: Event) -> Iterator[Step]:

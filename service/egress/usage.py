@@ -4,7 +4,7 @@ import base64
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import astuple, dataclass, field
 from typing import Any, Final, Self
 
 from service.agents.outcome import Ending
@@ -98,7 +98,7 @@ class Usage:
 
     def most(self, other: Self) -> "Usage":
         """Return the larger figure of each kind: a stream reports running totals."""
-        return Usage(*(max(getattr(self, kind.name), getattr(other, kind.name)) for kind in fields(Usage)))
+        return Usage(*map(max, astuple(self), astuple(other)))
 
     def micro_usd(self, price: Price | None) -> int | None:
         """Return the cost of one request in millionths of a dollar; None: the price is not known."""

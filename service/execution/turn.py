@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.agents.options import NO_OPTIONS
-from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.clock import DAY_MICROS, SECOND_MICROS
 from service.errors import ServiceError
 from service.execution.command import AgentFailedError, PausedAgentError
 from service.execution.disk import SharedDisk, shortage, usage_of
@@ -27,7 +27,6 @@ from service.reference import location, without_login
 from service.secrets import Secrets, of_environment, of_proxies, of_url
 from service.settings import DataFolder, Settings
 from service.store import agents, hosts, messages, outages, turns
-from service.store.database import Database
 from service.store.outages import clock_time
 from service.store.turns import Turn, TurnOutcome, TurnPause
 
@@ -55,15 +54,9 @@ class TurnExecution:
     """Executes turns in this process."""
 
     def __init__(
-        self,
-        database: Database,
-        folder: DataFolder,
-        settings: Settings,
-        sandbox: Sandbox,
-        clock: Clock,
-        tracer: Tracer,
+        self, recorder: TurnRecorder, folder: DataFolder, settings: Settings, sandbox: Sandbox, tracer: Tracer
     ) -> None:
-        self.recorder = TurnRecorder(database, clock)
+        self.recorder = recorder
         self.sandbox = sandbox
         self.folder = folder
         self.settings = settings.execution

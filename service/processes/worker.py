@@ -16,6 +16,7 @@ from pathlib import Path
 from service.clock import now_micros
 from service.errors import ServiceError
 from service.execution.commits import check_signing
+from service.execution.record import TurnRecorder
 from service.execution.retention import Retention
 from service.execution.sandbox import find
 from service.execution.turn import TurnExecution
@@ -136,7 +137,7 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, tra
         except GitCommandError as error:
             _logger.warning("turns will fail: %s", error)
     clock = DatabaseClock(database)
-    execution = TurnExecution(database, folder, settings, sandbox, clock, tracer)
+    execution = TurnExecution(TurnRecorder(database, clock), folder, settings, sandbox, tracer)
     # Retention compares file times, so it needs this machine's clock.
     retention = Retention(database, folder, settings, now_micros)
     rotating = TokenRotation(database, clock)

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from service.agents.invocation import PlaceholderError
 from service.clock import now_micros
 from service.execution.commits import commit_message, own_commit
-from service.execution.record import SupersededError
+from service.execution.record import SupersededError, TurnRecorder
 from service.execution.sandbox import Sandbox
 from service.execution.turn import OWN_FAULT, TurnExecution
 from service.execution.workspace import Workspaces
@@ -259,7 +259,8 @@ def waiting_turn(
             entry = AgentEntry(name="sleeper", argv=["{python}", str(tmp_path / "sleeper.py")])
             put_agent(connection, entry, now_micros())
         run_id = accepted(database, agent="sleeper", now=now_micros(), url=str(repository), branch="wanted").id
-        execution = TurnExecution(database, folder, Settings(), kind(None, "a test"), now_micros, Tracer())
+        recorder = TurnRecorder(database, now_micros)
+        execution = TurnExecution(recorder, folder, Settings(), kind(None, "a test"), Tracer())
         yield database, folder, run_id, execution
 
 
