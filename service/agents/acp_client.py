@@ -67,7 +67,6 @@ class Messages(NdjsonTransport):
         self._lines = lines
 
     async def receive(self) -> dict[str, Any] | None:
-        """Return the next message; None: there is no more."""
         while not isinstance(message := await super().receive(), dict) or "jsonrpc" not in message:
             if message is None and self._lines.at_eof():
                 return None
@@ -245,7 +244,6 @@ class Call:
     _has_ended: bool = False
 
     def add(self, update: dict[str, Any]) -> None:
-        """Print the new parts of an update."""
         if self._has_ended:
             return
         self._known |= {key: value for key, value in update.items() if value is not None}
@@ -269,7 +267,6 @@ async def _forward(program: Process) -> None:
 
 
 async def main(session: str, conversation: str, command: list[str]) -> int:
-    """Do a turn; return the exit status."""
     lines = asyncio.StreamReader(_BUFFER)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     instructions = json.loads(await lines.readline())["text"]

@@ -80,7 +80,6 @@ def preset_of(agent: Agent) -> Preset:
 
 
 def is_relayed(agent: Agent) -> bool:
-    """Whether an agent reaches the outside through the relay."""
     options = agent.options
     return not agent.network and (options.preset, options.egress, options.model) != (None, None, None)
 

@@ -256,7 +256,6 @@ class AgentOptions(_Options):
 
     @property
     def keeps_session(self) -> bool:
-        """Whether the home folder stays for the run's later turns."""
         return self.preset is not None if self.session is None else self.session
 
     @property

@@ -129,7 +129,6 @@ class TurnFailure:
 
     @property
     def text(self) -> str:
-        """What went wrong, and how to fix it."""
         return f"{self.what}; {self.fix}" if self.fix else self.what
 
 
@@ -264,7 +263,6 @@ class OutcomeReader:
     _last: list[str] = field(default_factory=list)
 
     def feed(self, piece: bytes) -> None:
-        """Read a piece of the output."""
         whole, newline, self._held = (self._held + piece).rpartition(b"\n")
         if self.of_line is not None:
             lines = whole.split(b"\n") if newline else []

@@ -62,7 +62,6 @@ class MemoryMeter:
         return Spending(cost, cost, sum(usage.tokens for _, usage, _ in self.used))
 
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:  # noqa: ARG002 — a meter in memory has no days
-        """Store one request's use."""
         self.used.append((model, usage, usage.micro_usd(price)))
 
     def away_s(self) -> None:

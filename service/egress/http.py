@@ -108,7 +108,6 @@ class AgentConnection(_Connection):
             self._write(h11.Data(data=piece))
 
     def finish(self) -> None:
-        """Complete the answer after its last piece."""
         self._write(h11.EndOfMessage())
 
     def break_off(self) -> None:
@@ -127,7 +126,6 @@ class AgentConnection(_Connection):
         self.finish()
 
     def is_gone(self) -> bool:
-        """Whether the agent has closed its connection."""
         watch = select.poll()
         watch.register(self._link, select.POLLIN)
         try:

@@ -144,7 +144,6 @@ class ModelState:
             self.end = self.end or (failure if is_final else None)
 
     def count(self, change: int) -> None:
-        """Add requests to `waiting`, or remove them."""
         with self._lock:
             self.waiting += change
 
@@ -165,7 +164,6 @@ class ModelState:
             self._silent = self._silent or (at, explain)
 
     def heard(self) -> None:
-        """Record that the provider sent something."""
         self._silent = None
 
     def stopped(self, least_s: float) -> None:
@@ -209,7 +207,6 @@ class ModelProxy(SandboxServer):
         super().__init__(path)
 
     def serve(self, inside: socket) -> None:
-        """Answer the requests of one connection."""
         inside.settimeout(self._state.limits.model_silent_s)
         agent = AgentConnection(inside)
         for request in agent.requests():

@@ -39,7 +39,6 @@ class EgressProxy(SandboxServer):
         super().__init__(path)
 
     def serve(self, inside: socket.socket) -> None:
-        """Connect the agent with the host that it asks for, if it may be reached."""
         inside.settimeout(_PATIENCE_S)
         connection = AgentConnection(inside)
         if (request := next(connection.requests(), None)) is None:

@@ -46,7 +46,6 @@ def _serve(listener: socket.socket, path: str) -> None:
 
 
 def main() -> None:
-    """Listen, leave a process behind that relays, and become the command."""
     at = sys.argv.index("--")
     ports = [word.partition("=") for word in sys.argv[1:at]]
     listeners = [(socket.create_server(("127.0.0.1", int(port))), path) for port, _, path in ports]

@@ -93,7 +93,6 @@ class Usage:
 
     @property
     def tokens(self) -> int:
-        """The sum of all kinds."""
         return self.input + self.cached + self.cache_write + self.output
 
     def most(self, other: Self) -> "Usage":
@@ -150,7 +149,6 @@ class Meter:
         return self._has_ended or (self._is_document is not None and is_closed)
 
     def feed(self, piece: bytes) -> None:
-        """Read a piece of the answer."""
         self._received += len(piece)
         if self._is_framed:
             self._held += piece

@@ -46,7 +46,6 @@ def _remove(group: Path) -> None:
 
 
 def ran_out_of_memory(group: Path) -> bool:
-    """Whether the kernel killed something in a group for its memory limit."""
     try:
         lines = (group / "memory.events").read_text("ascii").splitlines()
     except FileNotFoundError:

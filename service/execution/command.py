@@ -96,7 +96,6 @@ class AgentCommand:
 
     @cached_property
     def invocation(self) -> CommandTemplate:
-        """The invocation of the agent's program for this turn."""
         file, tree, guidance = self._session_file, self.workspace.tree.resolve(), os.devnull
         session = file.read_text("utf-8") if file is not None and file.exists() else None
         # The first file of the repository with guidance for models.
@@ -123,7 +122,6 @@ class AgentCommand:
 
     @property
     def inside(self) -> Inside:
-        """The folders as the agent sees them."""
         workspace = self.workspace
         outside = Inside(str(workspace.tree), str(self.home), str(self.cache), str(workspace.temporary))
         return INSIDE if self.sandbox.is_boxed else outside

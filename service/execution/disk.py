@@ -22,7 +22,6 @@ class Usage(NamedTuple):
     files: int = 0
 
     def above(self, other: "Usage") -> "Usage":
-        """Return the excess of this usage over the other, at least 0 in each field."""
         return Usage(max(0, self.size - other.size), max(0, self.files - other.files))
 
 
@@ -53,7 +52,6 @@ def shortage(folder: Path, limits: AgentLimits) -> Shortage | None:
 
 
 def usage_of(folders: Iterable[Path]) -> Usage:
-    """Return the usage of folders and of everything in them."""
     size = files = 0
     for folder in folders:
         # The agent changes folders while they are read; the disk reserve catches what this misses.
@@ -67,7 +65,6 @@ def usage_of(folders: Iterable[Path]) -> Usage:
 
 
 def mib(size: int) -> str:
-    """Return a size with its unit."""
     return f"{size / _MIB:.0f} MiB"
 
 

@@ -51,7 +51,6 @@ class TurnAtWork:
         self._shared = self.log_file.stat().st_size if self.log_file.exists() else 0
 
     def unheard(self) -> list[Message]:
-        """Return the messages for the active agent that have not reached it."""
         return [message for message in self.waiting if message.timing == "now" and message.id not in self.heard]
 
     def share(self, database: Database, finish: Callable[[sa.Connection], None] | None = None) -> None:
@@ -141,7 +140,6 @@ class TurnRecorder:
             turn.share(self.database)
 
     def note_heard(self, at_work: TurnAtWork) -> None:
-        """Store which messages have reached the agent."""
         if heard := [message for message in at_work.waiting if message.id in at_work.heard]:
             with self.database.write() as connection:
                 messages.mark(connection, heard, "delivered")
@@ -163,6 +161,5 @@ class TurnRecorder:
 
 
 def stop_reason(waiting: Sequence[Message]) -> str | None:
-    """Return why a waiting message stops the turn, or None."""
     message = next((message for message in waiting if message.timing == "stop"), None)
     return None if message is None else f"{turns.STOPPED} {message.caller or 'a caller'}"

@@ -114,7 +114,6 @@ class Sandbox:
 
     @property
     def is_boxed(self) -> bool:
-        """Whether agents run in bubblewrap."""
         return self.program is not None
 
     def __str__(self) -> str:
@@ -223,7 +222,6 @@ def find(settings: ExecutionSettings, kernel: Path = Path("/proc/sys")) -> Sandb
 
 
 def _installing(package: str) -> str:
-    """Return how to install a package on this distribution."""
     try:
         about = platform.freedesktop_os_release()
     except OSError:

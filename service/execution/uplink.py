@@ -55,7 +55,6 @@ def _connect(program: str, pid: int) -> "subprocess.Popen[bytes] | None":
 
 
 def main() -> int:
-    """Run the sandbox's command with a network, and return its exit status."""
     program, argv = sys.argv[1], sys.argv[2:]
     ready, to_say = _pipe()
     to_hear, go = _pipe()

@@ -87,13 +87,11 @@ class Attempt:
         return f"{self.run.id} turn {self.turn.number}"
 
     def note(self, text: str) -> None:
-        """Write a line into the turn's log."""
         line = f"{rfc3339(self.recorder.clock())} {self.secrets.mask(text)}\n"
         self.log.write(line.encode("utf-8", "replace"))
         self.log.flush()
 
     def masked(self, text: str) -> str:
-        """Return a text that is safe to store, with secrets masked."""
         return storable(self.secrets.mask(text))
 
     def keep_commit(self) -> dict[str, str | None]:

@@ -57,7 +57,6 @@ class Workspace:
         """Mounted over folders that a program must not write to."""
 
     def create(self) -> None:
-        """Create the folders."""
         folders = (self.tree, self.home, self.git_home, self.temporary, self.shared, self.result_file.parent)
         for folder in (*folders, self._nothing / "folder", self.sealed):
             folder.mkdir(mode=0o700, parents=True)
@@ -123,17 +122,14 @@ class Workspaces:
         return self._work / f"{self.executor}.{turn}"
 
     def close(self) -> None:
-        """Release the lock on this worker's workspaces."""
         (self._locks / self.executor).unlink(missing_ok=True)
         self._lock.close()
 
     def kill_left_processes(self) -> None:
-        """Kill the processes that dead workers on this data folder have left."""
         for name, _ in self._dead():
             self._kill(f"{name}.")
 
     def remove_left_folders(self) -> None:
-        """Remove the workspaces of dead workers on this data folder."""
         for name, lock_file in self._dead():
             self._clear(f"{name}.")
             lock_file.unlink(missing_ok=True)

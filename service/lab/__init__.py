@@ -95,7 +95,6 @@ class PendingFault:
     left: int
 
     def body(self) -> dict[str, object]:
-        """Return its form in an answer."""
         return {"id": self.id, "left": self.left} | self.fault.model_dump(exclude_none=True)
 
 
@@ -264,7 +263,6 @@ LabAccess = Annotated[Lab, Depends(_authorized)]
 
 @router.get("")
 async def read(lab: LabAccess) -> dict[str, object]:
-    """Return the clock's offset, the faults to come, and the account of those consumed."""
     return {
         "offset_s": lab.offset_s,
         "expiry_now": rfc3339(lab.context.expiry_clock()),
@@ -284,7 +282,6 @@ async def script(lab: LabAccess, fault: Annotated[Fault, Depends(body_reader(Fau
 
 @router.put("/clock")
 async def shift(lab: LabAccess, request: Annotated[ClockShift, Depends(body_reader(ClockShift))]) -> dict[str, object]:
-    """Shift the clock by which tokens expire."""
     lab.offset_s = request.offset_s
     return {"offset_s": lab.offset_s, "expiry_now": rfc3339(lab.context.expiry_clock())}
 

@@ -127,7 +127,6 @@ def make(database: Database, spec: HistoryRequest, now: int) -> dict[str, object
 
 
 def unmake(database: Database) -> int:
-    """Remove every generated run; return how many there were."""
     removed = 0
     while True:
         with database.write() as connection:
