@@ -127,7 +127,6 @@ async def read_approvals(engine: Engine, settings: Settings) -> dict[str, Approv
 
 
 async def read_automations(state: State, settings: Settings, profile: str, now: datetime) -> Automations:
-    """Read the rules of a profile with their state, and the pending approvals."""
     rules = rules_of(settings.automations, profile)
     states = await state.rule_states()
     waiting = await state.open_decisions(outcome="waiting")
@@ -151,7 +150,6 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
 def view_of(
     rule: Rule, state: RuleState | None, rules: Sequence[Rule], now: datetime, silent: Collection[str] = ()
 ) -> RuleView:
-    """Return a rule in words, with its next times."""
     paused, since = (None, None) if state is None else (state.paused, state.since)
     return RuleView(
         rule.name,

@@ -61,7 +61,6 @@ _DULL: Final = frozenset({"api", "www", "app", "runs", "agents"})
 
 
 def suggested_name(base_url: str) -> str:
-    """Suggest a profile's name from the service's host."""
     try:
         host = urlsplit(base_address(base_url)).hostname or ""
     except ValueError:
