@@ -1,6 +1,7 @@
 """Hosts, addresses and connections, through a proxy if the environment names one.
 
-A host is parsed once; only the parsed `Host` is matched, resolved and dialled.
+A host is parsed once; only the parsed `Host` is matched, resolved and dialled. If it cannot be reached, an `OSError`
+says why.
 """
 
 import base64
@@ -104,11 +105,7 @@ class Proxy:
         raise ProxyError(f"{text.rpartition('@')[2]!r} is not the address of an http or https proxy: {example}")
 
     def tunnel(self, authority: str, until: float) -> socket.socket:
-        """Return a connection through the proxy to `host:port`.
-
-        Raises:
-            OSError: The proxy cannot be reached, or makes no tunnel.
-        """
+        """Return a connection through the proxy to `host:port`."""
         link = dial(resolve(self.host, self.port), until)
         try:
             link.settimeout(max(_SHORTEST_S, until - time.monotonic()))
@@ -186,11 +183,7 @@ def _is_exempt(host: Host, port: int) -> bool:
 
 
 def resolve(host: Host, port: int) -> list[Address]:
-    """Return the addresses of a host.
-
-    Raises:
-        OSError: The host has no address.
-    """
+    """Return the addresses of a host."""
     if host.ip is not None:
         return [(host.text, port)]
     return [(str(row[4][0]), port) for row in socket.getaddrinfo(host.text, port, type=socket.SOCK_STREAM)]
@@ -211,11 +204,7 @@ def is_public(address: str) -> bool:
 
 
 def dial(addresses: Sequence[Address], until: float) -> socket.socket:
-    """Connect to the first address that answers before an instant (monotonic seconds).
-
-    Raises:
-        OSError: None of them answered.
-    """
+    """Connect to the first address that answers before an instant (monotonic seconds)."""
     for left, address in zip(range(len(addresses), 1, -1), addresses, strict=False):
         with contextlib.suppress(OSError):
             # An address that does not answer must leave the others a share of the time.

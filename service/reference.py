@@ -1,4 +1,7 @@
-"""References: repositories and branches as callers name them, parsed once into canonical values (spec 2.3, 4.3)."""
+"""References: repositories and branches as callers name them, parsed once into canonical values (spec 2.3, 4.3).
+
+A `ValueError` names the part that is wrong.
+"""
 
 import re
 from collections.abc import Mapping
@@ -119,11 +122,7 @@ class Location:
 
 
 def reference(platform: str, data: Mapping[str, object]) -> Reference:
-    """Parse platform and data into a reference (spec 2.3).
-
-    Raises:
-        ValueError: The platform is unknown, or its data lacks or misspells a field; the text names the field.
-    """
+    """Parse platform and data into a reference (spec 2.3)."""
     if platform not in PLATFORMS:
         raise ValueError(f"repository.platform must be one of {', '.join(PLATFORMS)}")
     if not PLATFORMS[platform].has_groups:
@@ -136,11 +135,7 @@ def reference(platform: str, data: Mapping[str, object]) -> Reference:
 
 
 def checked_path(platform: str, path: str) -> str:
-    """Return the path of a repository on its platform, without a trailing `.git`.
-
-    Raises:
-        ValueError: It has the wrong number of parts, or a part that no code host allows.
-    """
+    """Return the path of a repository on its platform, without a trailing `.git`."""
     parts = path.removesuffix(".git").split("/")
     most_groups = _DEEPEST_GROUP if PLATFORMS[platform].has_groups else 1
     if not 1 < len(parts) <= most_groups + 1 or not all(_SEGMENT.fullmatch(part) for part in parts):

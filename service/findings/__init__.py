@@ -88,13 +88,6 @@ class Finding(BaseModel):
         return self
 
 
-class FindingsFile(BaseModel):
-    """The whole file."""
-
-    version: Literal[1]
-    findings: list[Finding] = Field(max_length=MAX_FINDINGS)
-
-
 class IdentifiedFinding(Finding):
     """A finding that is the same in the next turn, even if its lines have moved."""
 

@@ -12,8 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from service import trees
 from service.errors import ServiceError, first_fault
 from service.findings.collect import FILES, read
-from service.reviewer.review import REVIEWS, Checkout, Review, recorded
-from service.reviewer.tools import Topic
+from service.reviewer.review import REVIEWS, Checkout, Review, Topic, recorded
 from service.text import one_line
 
 _REVIEW_BYTES: Final = 2 << 20

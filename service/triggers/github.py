@@ -101,8 +101,6 @@ class _Comment(Part):
 
 
 class _CommentDelivery(_Delivery):
-    """A comment on a pull request, on its diff, or on an issue."""
-
     is_comment: ClassVar[bool] = True
     issue: Issue | None = None
     """All that GitHub sends about the pull request with a comment on the whole."""

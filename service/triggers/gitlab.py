@@ -125,8 +125,6 @@ class _Note(Part):
 
 
 class _NoteDelivery(_Delivery):
-    """A comment on a merge request or an issue."""
-
     is_comment: ClassVar[bool] = True
     object_attributes: _Note
     merge_request: _Request | None = None

@@ -5,9 +5,11 @@ import os
 import tracemalloc
 from itertools import product
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from service.findings import MAX_FINDINGS, FindingsFile, IdentifiedFinding, packed
+from pydantic import BaseModel, Field
+
+from service.findings import MAX_FINDINGS, Finding, IdentifiedFinding, packed
 from service.findings.collect import clear, collect
 from service.secrets import Secrets
 from tests.program import ROOT
@@ -28,6 +30,13 @@ def written(tree: Path, document: Any, name: str = JSON, source: str = SOURCE) -
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content if isinstance(content, bytes) else content.encode())
     return tree
+
+
+class FindingsFile(BaseModel):
+    """The whole file."""
+
+    version: Literal[1]
+    findings: list[Finding] = Field(max_length=MAX_FINDINGS)
 
 
 class Collected(NamedTuple):
