@@ -73,8 +73,8 @@ def set_up(database: Database, entries: Sequence[OrganizationEntry], *agents: Ag
     database.migrate()
     with database.write() as connection:
         setup = Setup(organizations=tuple(entries), agents=agents)
-        made = apply_setup(connection, setup, Path.cwd(), now_micros(), None)["organizations"]
-    return [(str(row["id"]), str(row["tokens"][0]["value"])) for row in made]
+        result, _ = apply_setup(connection, setup, Path.cwd(), now_micros(), None)
+    return [(str(row["id"]), str(row["tokens"][0]["value"])) for row in result["organizations"]]
 
 
 def _lists(database: Database) -> dict[str, dict[str, str]]:

@@ -51,7 +51,8 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         raise SetupError(f"{file}: {first_fault(error, content)}") from error
     with admin.change("apply", create=True) as change:
         base = Path.cwd() if from_stdin else file.absolute().parent
-        result = apply_setup(change.connection, document, base, now_micros(), None if elsewhere else admin.folder.root)
+        data = None if elsewhere else admin.folder.root
+        result, lines = apply_setup(change.connection, document, base, now_micros(), data)
         change.record("apply")
         shown = change.connection.engine.url.render_as_string(hide_password=True)
         acts = [("organization.create", org["id"], org["id"]) for org in result["organizations"] if org["created"]]
@@ -68,29 +69,6 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))
     result |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
     result["database"] = shown
-    slugs = {org["id"]: org["slug"] for org in result["organizations"]}
-    owned = defaultdict(list)
-    for row in result["applied"]:
-        if row["kind"] in {"host", "repository"}:
-            owned[row["organization"]].append(row)
-    lines = []
-    for org in result["organizations"]:
-        lines.append(f"{org['slug']}  {'created' if org['created'] else 'kept'}")
-        lines += [f"  it differs from the file, and stays so; to change it: {command}" for command in org["differs"]]
-        for token in org["tokens"]:
-            lines.append(f"  token {token['alias']}: {token['value'] or 'kept'}  until {token['expires_at'][:10]}")
-        urls = {
-            f"{row['platform']}:{row['path']}": f"  {row['url']}{_UNCONNECTED if row['connected'] is False else ''}"
-            for row in org["repositories"]
-        }
-        lines += [
-            f"  {row['kind']} {row['name']}  {row['outcome']}{urls.get(row['name'], '')}" for row in owned[org["id"]]
-        ]
-    for row in result["applied"]:
-        if row["kind"] in {"agent", "offer"}:
-            owner = row["organization"]
-            of = "" if owner is None else f" of {slugs.get(owner, owner)}"
-            lines.append(f"{row['kind']} {row['name']}{of}  {row['outcome']}")
     lines += [f"the variable {name} is not set here; the service needs it" for name in result["unset_variables"]]
     admin.show(result, *lines, f"applied to the service in {result['data_dir']}, database {result['database']}")
 
@@ -103,8 +81,10 @@ def schema(file: str) -> None:
     click.echo(json.dumps(model.model_json_schema(), indent=2))
 
 
-def apply_setup(connection: sa.Connection, document: Setup, base: Path, now: int, data: Path | None) -> dict[str, Any]:
-    """Apply a document in one transaction and return the result, including the values of new tokens.
+def apply_setup(
+    connection: sa.Connection, document: Setup, base: Path, now: int, data: Path | None
+) -> tuple[dict[str, Any], list[str]]:
+    """Apply a document in one transaction; return the result, including the values of new tokens, and its lines.
 
     Folders in it are relative to `base`. `data` is the data folder if agents run on this machine, otherwise None.
 
@@ -155,12 +135,17 @@ def apply_setup(connection: sa.Connection, document: Setup, base: Path, now: int
     for organization in {org.id: org for org in state.known.values()}.values():
         for repository in state.repositories[organization.id].values():
             setup.check_triggers(connection, organization, repository)
-    return {
+    slugs = {organization.id: organization.slug for organization in state.known.values()}
+    for row in applied:
+        of = f" of {slugs.get(whose, whose)}" if (whose := row["organization"]) else ""
+        state.lines.append(f"{row['kind']} {row['name']}{of}  {row['outcome']}")
+    result = {
         "organizations": results,
         "offers": [offer.code for offer in organizations.all_offers(connection)],
         "agents": sorted({DEFAULT_NAME} | {agent.name for agent in agents.all_of(connection)}),
         "applied": [*applied, *state.applied],
     }
+    return result, state.lines
 
 
 def _distinct(where: str, entries: Iterable[tuple[str, str]]) -> None:
@@ -198,6 +183,7 @@ class _Organizations:
         self.configured: list[tuple[str, repositories.Repository]] = []
         self.applied: list[dict[str, str | None]] = []
         """The outcome for each host and repository."""
+        self.lines: list[str] = []
 
     def apply(self, entry: OrganizationEntry) -> dict[str, object]:
         existing = organization = self.known.get(entry.wanted_slug)
@@ -218,10 +204,11 @@ class _Organizations:
             self.known[organization.slug] = organization
         elif entry.budget and budget != DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens):
             organizations.change(self._connection, organization.id, **budget.model_dump())
-        connected = {host.platform: host for host in self._hosts[organization.id]}
+        connected, lines = {host.platform: host for host in self._hosts[organization.id]}, list[str]()
         for host in map(setup.host_of, entry.hosts):
             before = connected.get(host.platform)
             self.applied.append(_outcome("host", host.platform, organization.id, before, host))
+            lines.append(f"  host {host.platform}  {self.applied[-1]['outcome']}")
             if before != host:
                 connected[host.platform] = host
                 self.connected.append((organization.id, host))
@@ -241,8 +228,10 @@ class _Organizations:
             # None: its address names no host.
             is_connected = (repository.platform, where.host) in places if where is not None and where.host else None
             shown = {"name": repository.name, "platform": repository.platform, "path": repository.path}
-            documents.append(shown | {"url": without_login(repository.url)} | {"connected": is_connected})
-        token_documents, held_tokens = [], self._tokens[organization.id]
+            documents.append({**shown, "url": (url := without_login(repository.url)), "connected": is_connected})
+            unconnected = _UNCONNECTED if is_connected is False else ""
+            lines.append(f"  repository {name}  {self.applied[-1]['outcome']}  {url}{unconnected}")
+        token_documents, token_lines, held_tokens = [], list[str](), self._tokens[organization.id]
         valid = {token.alias: token for token in reversed(held_tokens) if token.is_valid(self._now)}
         newest = {token.alias: token for token in held_tokens}
         differs = [] if existing is None else _differences(existing, entry)
@@ -257,7 +246,11 @@ class _Organizations:
                     continue
                 token, value = setup.make_token(self._connection, organization, token_entry, self._now)
             document = {"id": token.id, "alias": token.alias, "value": value, "scopes": list(token.scopes)}
-            token_documents.append(document | {"expires_at": rfc3339(token.expires_at)})
+            token_documents.append(document | {"expires_at": (ends := rfc3339(token.expires_at))})
+            token_lines.append(f"  token {token.alias}: {value or 'kept'}  until {ends[:10]}")
+        self.lines.append(f"{organization.slug}  {'created' if existing is None else 'kept'}")
+        self.lines += [f"  it differs from the file, and stays so; to change it: {command}" for command in differs]
+        self.lines += [*token_lines, *lines]
         return {
             "id": organization.id,
             "name": organization.name,
