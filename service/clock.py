@@ -44,7 +44,6 @@ def rfc3339(micros: int) -> str:
 
 
 def rfc3339_or_none(micros: int | None) -> str | None:
-    """Format an instant as `rfc3339` does; None stays None."""
     return None if micros is None else rfc3339(micros)
 
 

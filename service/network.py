@@ -183,7 +183,6 @@ def _is_exempt(host: Host, port: int) -> bool:
 
 
 def resolve(host: Host, port: int) -> list[Address]:
-    """Return the addresses of a host."""
     if host.ip is not None:
         return [(host.text, port)]
     return [(str(row[4][0]), port) for row in socket.getaddrinfo(host.text, port, type=socket.SOCK_STREAM)]
@@ -243,7 +242,6 @@ def authority_of(host: str, port: int) -> str:
 
 
 def port_of(parts: SplitResult) -> int:
-    """Return the port of an http or https URL."""
     return parts.port or _PORTS[parts.scheme]
 
 

@@ -41,7 +41,6 @@ class Secrets:
         return self.masked(whole.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def masked(self, data: bytes) -> bytes:
-        """Return the bytes without the values."""
         # Much faster than the pattern, and most output has no secrets.
         return self._pattern.sub(MASK.encode(), data) if any(form in data for form in self._forms) else data
 
@@ -88,7 +87,6 @@ class MaskedStream:
             self._held = self._held[at:]
 
     def end(self) -> None:
-        """Pass on the held-back rest."""
         if self._held:
             self._send(self._secrets.masked(self._held))
 
@@ -105,7 +103,6 @@ def of_environment(names: Iterable[str | None]) -> dict[str, str]:
 
 
 def of_proxies() -> dict[str, str]:
-    """Return the passwords in the addresses of the environment's proxies."""
     passwords = {name: of_url(os.environ.get(name, "")).values() for name in PROXY_VARIABLES}
     return {name: value for name, values in passwords.items() for value in values}
 

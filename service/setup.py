@@ -196,7 +196,6 @@ def connect_host(connection: sa.Connection, organization: Organization, entry: H
 
 
 def host_of(entry: HostEntry) -> hosts.Host:
-    """Return the code host that an entry describes."""
     api_url, platform = entry.api_url, PLATFORMS[entry.platform]
     if entry.probe == "api" and api_url is None:
         if platform.host is None or entry.host not in {None, platform.host}:

@@ -33,6 +33,8 @@ def _shown(row: Host | Repository) -> Row:
     # Only git may see the login in an address.
     shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(row).items()}
     if isinstance(row, Host):
+        # What it answered last is in the health document.
+        del shown["status"], shown["token_told"]
         return shown, f"{row.platform}  {row.host}  probe {row.probe}  {row.api_url or row.clone_url}"
     shown["triggers"] = [rule.model_dump(mode="json") for rule in row.triggers]
     shown["setup"] = None if row.setup is None else row.setup.model_dump(mode="json")

@@ -56,7 +56,6 @@ elsewhere_option = click.option(
 
 
 def data_folder(named: Path | None) -> DataFolder:
-    """Return the named data folder, or the default one."""
     return DataFolder(named or user_data_path("runwarden") / "service")
 
 
@@ -123,7 +122,6 @@ class AdminContext:
             yield connection
 
     def show_rows(self, name: str, rows: Iterable[Row]) -> None:
-        """Print a list of rows, whose name in the document is given."""
         shown = [*rows]
         self.show({name: [document for document, _ in shown]}, *(text for _, text in shown))
 
@@ -178,7 +176,6 @@ def required(match: Match | None, kind: str, name: object, where: str) -> Match:
 
 
 def owner_of(connection: Connection, slug: str | None) -> str | None:
-    """Return the id of the organization that an option names; None if it names none."""
     return None if slug is None else find_organization(connection, slug).id
 
 
@@ -201,7 +198,6 @@ class AdminAct:
         return organization
 
     def record(self, action: str, *, outcome: str = "done") -> None:
-        """Add an entry for the current target."""
         self.is_recorded = True
         audit.record(
             self.connection,
@@ -239,7 +235,6 @@ class AdminCommand(click.Command):
         ]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the function with the context that the common options make."""
         assert self.callback is not None  # noqa: S101 — each command is made from a function
         before, options = ctx.find_root().params, ctx.params
         data_dir, database_url = options.pop("data_dir"), options.pop("database_url")

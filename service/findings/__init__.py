@@ -106,7 +106,6 @@ def packed(base: str | None, findings: Iterable[IdentifiedFinding]) -> bytes:
 
 
 def read_json(data: bytes) -> Any:
-    """Return a JSON document."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:

@@ -141,7 +141,6 @@ class ForgeHttp:
         raise ForgeError(f"{self._name} has more than {_MAX_PAGES * _PAGE} entries under {path}", is_final=True)
 
     def answer(self, method: str, path: str, document: object = None) -> HostResponse:
-        """Send a request and return its successful answer."""
         url = f"{self._base}{path}" if path.startswith("/") else path
         try:
             answer = ask(

@@ -105,7 +105,6 @@ _STANDINGS: Final = {
 
 
 def post_status(forge: Forge, subject: Subject) -> Posted:
-    """Set the status of one commit."""
     wanted = subject.posting.wanted
     text = subject.shown_line(str(wanted["text"]), 1000)
     context = f"runwarden/{wanted['agent']}"
@@ -240,7 +239,6 @@ def fenced(text: str, kind: str = "") -> str:
 
 
 def in_code(text: str) -> str:
-    """Return text from outside as code within a line."""
     fence = fence_of(text, least=1)
     padding = " " if text[:1] in "` " or text[-1:] in "` " else ""
     return f"{fence}{padding}{text}{padding}{fence}"

@@ -153,7 +153,6 @@ class Marks:
         self._ticked = re.compile(rf"(?m)^- \[[xX]\] .*{re.escape(self._finding)}([0-9a-f]{{16}}) -->$")
 
     def finding(self, finding_id: str) -> str:
-        """Return the mark of a finding's comment."""
         return f"{self._finding}{finding_id} -->"
 
     def id_of(self, comment: str) -> str | None:

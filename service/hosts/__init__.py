@@ -48,7 +48,6 @@ class HostResponse:
 
     @property
     def is_success(self) -> bool:
-        """Whether its status is a 2xx."""
         return self.status in range(200, 300)
 
     @property

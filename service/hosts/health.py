@@ -96,7 +96,6 @@ class HealthProbes:
         return verdicts
 
     def close(self) -> None:
-        """Drop the probes under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _probe(self, host: Host, url: str | None) -> HostState:

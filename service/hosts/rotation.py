@@ -75,7 +75,6 @@ class TokenRotation:
     """New tokens that the database did not take yet."""
 
     def run(self) -> None:
-        """Rotate the tokens that expire soon."""
         for digest, values in [*self._unsaved.items()]:
             self._save(digest, values)
         with self._database.read() as connection:

@@ -54,7 +54,6 @@ class Masks:
     _secrets: Secrets = field(default_factory=lambda: Secrets({}))
 
     def add(self, names: Iterable[str | None]) -> None:
-        """Mask the values of these variables, too."""
         self._names.update(names)
         self.renew()
 
@@ -93,8 +92,6 @@ def start_log(form: LogFormat) -> Masks:
 
 
 def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
-    """Return a formatter that writes a record as text or JSON, with its secrets masked."""
-
     def clean(logger: object, method: str, event: Event) -> Event:
         """Mask secrets, and show control characters; put the fields in order."""
         error = (event.get("exc_info") or (None, None))[1]

@@ -129,14 +129,12 @@ class ServiceMetrics(Collector):
         self._named: set[tuple[str, str]] = set()
 
     def count_request(self, record: RequestRecord) -> None:
-        """Count a request that was answered."""
         method = record.method if record.method in _METHODS else "other"
         route = label(record.route)
         self._requests.labels(method, route, str(record.status or "none")).inc()
         self._durations.labels(method, route).observe(record.duration_s)
 
     def count_delivery(self, platform: str, result: str) -> None:
-        """Count a delivery of a code host."""
         self._deliveries.labels(platform, result).inc()
 
     def count_refusal(self, status: int) -> None:

@@ -46,7 +46,6 @@ def observed(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
     """Wrap the application: log and count every request, and name it in the answer's `X-Request-Id`."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request and account for it, however it ends."""
         if scope["type"] != "http":
             await app(scope, receive, send)
             return

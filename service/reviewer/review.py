@@ -62,7 +62,6 @@ _RECORD: Final = TypeAdapter(Findings)
 
 
 def topic(rule: str) -> Topic:
-    """Return the topic of a rule."""
     return next((topic for topic, rules in _TOPICS.items() if rules.match(rule)), "correctness")
 
 
@@ -357,6 +356,5 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Return foreign text as a code span."""
     shown = one_line(text.replace("`", "'"))[:300].strip()
     return f"`{shown or '(blank)'}`"

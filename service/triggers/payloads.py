@@ -83,7 +83,6 @@ class Account(Part):
     type: str = "User"
 
     def is_one(self, other: "Account | None") -> bool:
-        """Whether another account has the same name."""
         return other is not None and other.name == self.name
 
 
@@ -124,7 +123,6 @@ class Issue(Part):
 
     @property
     def about(self) -> dict[str, Any]:
-        """The fields of an event about the issue."""
         whole = self.body.replace("\r", "")
         text, rest = whole[:_MAX_WORDS], len(whole) - _MAX_WORDS
         # Code blocks in Markdown have no hidden parts.
@@ -159,7 +157,6 @@ class Issue(Part):
 
 
 def names(parts: Names) -> tuple[str, ...]:
-    """Return the names of labels or accounts."""
     return tuple(part.name for part in parts)
 
 
@@ -191,7 +188,6 @@ def faults(body: str, subject: str, *, is_edited: bool, is_authors: bool) -> str
 
 
 def commented(about: dict[str, Any], number: int, fault: str, at: datetime) -> HookEvent:
-    """Return the event of a comment."""
     about |= {"fault": fault, "changed_at": micros(at)}
     return HookEvent(kind=ISSUE if "issue" in about else COMMENT, **about, occasion=f"comment {number}")
 

@@ -137,7 +137,6 @@ class _Case:
     """The delivery's event, completed by this organization's code host."""
 
     def decide(self) -> list[DeliveryDecision]:
-        """Decide, by each rule that fits if there is one."""
         event, rules = self.event, self.repository.triggers
         accounts = {account.lower() for account in self.settings.triggers.own_accounts}
         accounts |= self.delivery.own_accounts.get(self.subject.organization_id, frozenset())
