@@ -152,6 +152,15 @@ def test_an_api_s_address_names_its_host(data: Path) -> None:
         assert command(data, "host", "connect", *GITHUB, "--api-url", address)["host"] == name
 
 
+def test_a_connected_host_is_listed_as_it_was_connected(data: Path) -> None:
+    """Its last answer and what it said of its token are not part of it."""
+    connected = command(data, "host", "connect", *GITHUB)
+
+    assert command(data, "host", "list", "--org", "acme")["hosts"] == [connected]
+    keys = "platform host group probe api_url clone_url token_env token_ends token_command app rotate"
+    assert list(connected) == keys.split()
+
+
 def test_a_check_tells_why_a_host_is_not_well(data: Path) -> None:
     """The API only has a word; the check prints the reason, and status 1 unless all hosts are healthy."""
     with Server() as server:
