@@ -100,7 +100,6 @@ class AutomationsScreen(BaseScreen):
         return self._automations.rules.get(self.bookmark) if self._automations else None
 
     def on_mount(self) -> None:
-        self._explain()
         self._table.focus()
         self._reader.ask()
 
@@ -123,9 +122,6 @@ class AutomationsScreen(BaseScreen):
 
     def show_trouble(self) -> None:
         super().show_trouble()
-        self._explain()
-
-    def _explain(self) -> None:
         self._table.notice = UNREADABLE if self.session.vitals.storage_trouble is not None else self._empty
 
     def go_to(self, target: str) -> None:

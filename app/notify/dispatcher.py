@@ -188,7 +188,7 @@ class Dispatcher:
             self.say(outcome, **about, **details)
 
 
-async def rule_alerts(state: State, since: datetime, command_line: str = "runwarden") -> list[Alert]:
+async def rule_alerts(state: State, since: datetime, command_line: str) -> list[Alert]:
     """Alerts about automations that have waited for approval, reached a limit or paused themselves since then."""
     run, alerts = f"{command_line} automations", list[Alert]()
     for decision in await state.open_decisions(outcome="waiting"):

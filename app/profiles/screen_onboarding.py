@@ -297,14 +297,13 @@ class OnboardingApp(BaseApp[str]):
     def __init__(self, file: Path, variables: frozenset[str]) -> None:
         """Prepare; `file` is the configuration to write, `variables` the names of the set environment variables."""
         super().__init__()
-        self._file = file
-        self._variables = variables
+        self._onboarding = OnboardingScreen(file, variables)
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = FEW_COLOURS if self.console.color_system == "standard" else DEFAULT
 
     def on_mount(self) -> None:
-        self.push_screen(OnboardingScreen(self._file, self._variables), self.exit)
+        self.push_screen(self._onboarding, self.exit)
 
 
 def run_onboarding(file: Path) -> int:
