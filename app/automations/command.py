@@ -28,7 +28,6 @@ NO_RULES: Final = "No automations are configured. See docs/use/automations.md fo
 NEXT: Final = 5
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
 
-
 NAME: Final = click.argument("name", shell_complete=completed("automations"))
 
 

@@ -25,7 +25,6 @@ _UNSANDBOXED: Final = """\
 sandbox = "none"
 """
 
-
 NO_ACCOUNT: Final = {"ANTHROPIC_AUTH_TOKEN": "the-demo-has-no-account"}
 """A worthless placeholder for the fixer's key, which the fixer holds if there is no sandbox."""
 

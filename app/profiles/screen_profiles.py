@@ -44,7 +44,6 @@ from widgets.runs.table import RunTable
 UNREADABLE: Final = Badge("✗", "files unusable", "bad")
 COLUMNS: Final = ColumnChoice(("status", "profile", *DEFAULT_COLUMNS[1:]))
 
-
 GENTLE_S: Final = 60.0
 """Seconds between two polls of a profile that is not on show."""
 MAX_S: Final = 900.0
@@ -193,7 +192,6 @@ class AllProfilesScreen(RunActions):
 
     @property
     def keys_now(self) -> dict[str, str]:
-        """The keys that matter for the run under the cursor."""
         row = self.table.row
         return {} if row is None else keys_for(row.status, row.summary, is_final=row.is_final)
 
