@@ -163,7 +163,6 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], **option
 async def retry_runs(
     invocation: Invocation, named: Callable[["Engine"], Awaitable[Sequence[str]]], *, yes: bool, **values: Any
 ) -> int:
-    """Retry the named runs, with the `retry_options` as given."""
     options, failure = WriteOptions(**values), None
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await plan_retry(engine, run_id, options.key) for run_id in await named(engine)]
@@ -194,7 +193,6 @@ async def retry_runs(
 
 
 async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
-    """What retrying a run would send, or why it would not be sent."""
 
     def refused(run_id: str, why: str) -> Retry:
         return Retry(run_id, BatchResult("refused", problem=why))

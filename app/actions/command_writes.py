@@ -83,7 +83,6 @@ async def settled(sending: Awaitable[Action]) -> Action:
 
 
 def exit_of(action: Action) -> Exit:
-    """The exit code for an action's state."""
     match action.state:
         case "confirmed":
             is_refused = action.kind == "gitlab.onboard" and as_received(action.response_json).get("success") is False
@@ -97,7 +96,6 @@ def exit_of(action: Action) -> Exit:
 
 
 def exit_of_result(result: BatchResult) -> Exit:
-    """The exit code that one write of a batch would have on its own."""
     match result.outcome:
         case "refused":
             return Exit.USAGE
@@ -178,7 +176,6 @@ class RunWrite(BatchWrite, frozen=True):
     run: Run | None = None
 
     def document(self, base_url: str) -> dict[str, object]:
-        """The result as JSON."""
         result, request = self.result, self.request if self.result.outcome == "to_send" else None
         return {
             "run_id": self.name,
@@ -220,7 +217,6 @@ class WriteCommand(FactCommand):
         self.kind = kind
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command's arguments, as click does."""
         ctx.ensure_object(Invocation).beside_error = unsent_document(self.kind)
         return super().parse_args(ctx, args)
 
@@ -300,7 +296,6 @@ def request_document(base_url: str, request: WriteRequest) -> dict[str, object]:
 
 
 def print_request(invocation: Invocation, base_url: str, request: WriteRequest) -> Exit:
-    """Print the request that a dry run did not send."""
     sent, output = request_document(base_url, request), invocation.output
     if output.format is Format.TABLE:
         output.text(f"POST {sent['url']}")
@@ -431,7 +426,6 @@ def error_document(action: Action) -> dict[str, object] | None:
 
 
 def action_document(action: Action) -> dict[str, object]:
-    """A whole entry of the ledger."""
     names = "action_id kind state key actor base_url path created_at sending_at settled_at result_id resolution"
     return {
         **facts(action, f"{names} superseded_by"),
@@ -446,7 +440,6 @@ def action_document(action: Action) -> dict[str, object]:
 
 
 def subject(action: Action) -> str:
-    """The subject of the write, in a few words."""
     request = request_sent(action)
     if named := action.subject or (request and request.segment and getattr(request, request.segment)):
         return str(named)
@@ -455,6 +448,5 @@ def subject(action: Action) -> str:
 
 
 def state_text(action: Action) -> str:
-    """An action's state in words, and whether a user resolved it."""
     by_hand = {"sent_again": " (sent again)", None: ""}.get(action.resolution, " (by hand)")
     return action.state.replace("_", " ") + by_hand
