@@ -126,7 +126,7 @@ class ManyForm(ActionForm):
         if phase == "sending":
             self._is_stopped = False
         super().enter(phase)
-        if phase in {"refused", "outcome"} and self.run_batch.left_to_send and self._open is None:
+        if phase in {"refused", "outcome"} and self.is_possible("forward"):
             self.query_one("#verb-next").focus()
 
     @property
@@ -192,41 +192,35 @@ class ManyForm(ActionForm):
         self.run_worker(self._end(""))
 
     async def _end(self, problem: str) -> None:
-        sent = tuple(self.run_batch.sent.values())
-        unknown = next(iter(self.run_batch.unknown), None)
-        blocked = next((result.action for result in sent if result.outcome == "blocked"), None)
+        batch, rest = self.run_batch, len(self.run_batch.left_to_send)
+        view, results = batch.view({}), batch.sent.values()
+        unknown = next(iter(batch.unknown), None)
+        blocked = next((result.action for result in results if result.outcome == "blocked"), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
-        self._result = unknown or next((result.action for result in sent if result.is_done), None)
-        everything = len(self.run_batch.confirmed) == len(self.run_batch.runs)
-        await (self.form_draft.done() if everything else self.form_draft.sent(None))
-        self.show_outcome(outcome(self.run_batch, self._cap, problem))
+        self._result = unknown or next((result.action for result in results if result.is_done), None)
+        is_done = view.confirmed == len(view.lines)
+        await (self.form_draft.done() if is_done else self.form_draft.sent(None))
+        facts = tuple(
+            (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))
+            for run, line in zip(batch.runs, view.lines, strict=True)
+            if run.run_id in batch.sent and line.opens is None
+        )
+        meaning = [problem] if problem else []
+        if rest:
+            them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
+            more = f" Press ^s to send the next {min(rest, self._cap):,}." if unknown is None else ""
+            meaning.append(f"{rest:,} {them}.{more}")
+        verdict: OutcomeVerdict = "done" if is_done else "blocked" if view.confirmed else "failed"
+        if unknown is not None:
+            verdict = "unknown"
+            meaning.append(
+                "Whether that one took effect is unknown: press v to resolve it. Until then nothing more is sent."
+            )
+        headline = batch.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
+        self.show_outcome(OutcomeText(verdict, headline, facts, tuple(meaning)))
 
     def beat(self) -> None:
         """Show the count of requests alone, and not the time that other forms show while sending."""
-
-
-def outcome(batch: RunBatch, cap: int, problem: str) -> OutcomeText:
-    """Describe the outcomes so far."""
-    view, rest = batch.view({}), len(batch.left_to_send)
-    facts = tuple(
-        (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))
-        for run, line in zip(batch.runs, view.lines, strict=True)
-        if run.run_id in batch.sent and line.opens is None
-    )
-    meaning = [problem] if problem else []
-    if rest:
-        them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
-        more = f" Press ^s to send the next {min(rest, cap):,}." if not view.unknown else ""
-        meaning.append(f"{rest:,} {them}.{more}")
-    if view.unknown:
-        meaning.append(
-            "Whether that one took effect is unknown: press v to resolve it. Until then nothing more is sent."
-        )
-    verdict: OutcomeVerdict = "blocked" if view.confirmed else "failed"
-    if view.unknown or view.confirmed == len(view.lines):
-        verdict = "unknown" if view.unknown else "done"
-    headline = batch.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
-    return OutcomeText(verdict, headline, facts, tuple(meaning))
 
 
 class BatchScreen(Sheet[str | None]):
