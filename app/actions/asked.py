@@ -23,10 +23,7 @@ _RULES: Final = ("webhook", "schedule")
 
 
 def filled_in(template: str, known: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Fill in a template's placeholders; return the text and the placeholders without a value.
-
-    Other braces are text.
-    """
+    """Fill in a template's placeholders; return the text and the placeholders without a value."""
     missing = tuple(dict.fromkeys(name for name in PLACEHOLDERS.findall(template) if not known.get(name)))
     return PLACEHOLDERS.sub(lambda match: known.get(match[1]) or match[0], template), missing
 

@@ -1,7 +1,4 @@
-"""A write as a command: its options, its dry run, sending it once, and reporting the outcome.
-
-Its document has the service's own fields as received.
-"""
+"""A write as a command: its options, its dry run, sending it once, and its outcome with the fields as received."""
 
 import json
 import sys
@@ -176,6 +173,7 @@ class RunWrite(BatchWrite, frozen=True):
     run: Run | None = None
 
     def document(self, base_url: str) -> dict[str, object]:
+        """The result as JSON."""
         result, request = self.result, self.request if self.result.outcome == "to_send" else None
         return {
             "run_id": self.name,
@@ -217,6 +215,7 @@ class WriteCommand(FactCommand):
         self.kind = kind
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command's arguments, as click does."""
         ctx.ensure_object(Invocation).beside_error = unsent_document(self.kind)
         return super().parse_args(ctx, args)
 

@@ -72,7 +72,6 @@ class ActivityQuery(Struct, frozen=True):
 
 
 def filters(query: ActivityQuery) -> tuple[Chip, ...]:
-    """The chips of all filters, set or not."""
     words = [kind_label(kind) for kind in query.kinds], [ACTION_BADGES[outcome].word for outcome in query.outcomes]
     kinds, outcomes = (f"{names[0]} +{len(names) - 1}".removesuffix(" +0") if names else "any" for names in words)
     return (

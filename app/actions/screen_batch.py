@@ -228,5 +228,4 @@ def _asked(known: Known) -> dict[str, Asked]:
 
 
 def repository_and_branch(run: Run) -> SafeText:
-    """The run's repository and branch."""
     return safe_text(f"{run.repository.label}  {run.branch_name}", limit=200)

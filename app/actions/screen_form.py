@@ -5,7 +5,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Literal
 
 from textual import on, work
 from textual.actions import parse
@@ -58,7 +58,6 @@ from widgets.kit.badges import Tone
 
 Built = tuple[WriteRequest, tuple[FieldProblem, ...]]
 """A request as typed, with placeholders for unreadable values, and a problem for each."""
-_READ_ONLY: Final = "This profile is read-only: prepare and preview, but nothing is sent."
 
 
 class ActionForm(ModalScreen[Action | None]):
@@ -484,7 +483,7 @@ class ActionForm(ModalScreen[Action | None]):
         draft, now = self.form_draft.current, self.engine.clock()
         outcome, sent = await self._outcome_of(draft)
         if self.engine.actions.read_only:
-            self._note(_READ_ONLY, "warn")
+            self._note("This profile is read-only: prepare and preview, but nothing is sent.", "warn")
         elif self.engine.token_problem is not None:
             self._note(str(self.engine.token_problem), "warn")
         elif draft is not None and outcome != self._noted and self._other is not None:

@@ -291,10 +291,7 @@ _NAMED: Final = 5
 
 
 def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: Sequence[Decision] = ()) -> ConfirmSheet:
-    """Return a sheet that cancels runs, one after the other. `ended`: how many chosen runs had already ended.
-
-    The continuations that are `waiting` for their end are dropped with them.
-    """
+    """A sheet that cancels runs and drops what is `waiting` for their end. `ended`: how many had ended already."""
     is_one = len(runs) == 1
     facts = [f"{run.run_id} on {run.repository.label}, {run.branch_name}, is {run.status}." for run in runs[:_NAMED]]
     if len(runs) > _NAMED:

@@ -1,7 +1,4 @@
-"""Describes the outcome of a write, and resolves an unknown one in a form.
-
-The write took effect, it did not, or it is sent again.
-"""
+"""Describes the outcome of a write, and resolves an unknown one in a form."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -331,7 +328,6 @@ def about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[
 
 
 def confirmed_outcome(action: Action) -> OutcomeText:
-    """Describe an action that took effect."""
     text = WRITE_KINDS[action.kind]
     facts = [(text.made, action.result_id or "-"), ("action", action.action_id)]
     if (until := invited_until(action)) is not None:
@@ -340,7 +336,6 @@ def confirmed_outcome(action: Action) -> OutcomeText:
 
 
 def unknown_outcome(action: Action, command_line: str) -> OutcomeText:
-    """Describe an action that may have taken effect."""
     cause = () if action.error is None else (("reason", reason(action.error)),)
     sent = "It was sent, but no usable answer came back: it may have taken effect, or not."
     resolve = f"Press v to resolve it, or run: {command_line} actions resolve {action.action_id}"
@@ -349,7 +344,6 @@ def unknown_outcome(action: Action, command_line: str) -> OutcomeText:
 
 
 def blocked_outcome(existing: Action, now: datetime, command_line: str) -> OutcomeText:
-    """Describe the earlier action that blocks this write."""
     facts = (
         ("for", existing.subject),
         ("earlier", f"{ACTION_BADGES[existing.state].word}, {ago(existing.created_at, now)}"),

@@ -58,8 +58,6 @@ _EFFECTS: Final = {
     "end": "Kept on this machine, and sent when {} ends; a console or bot must be running then.",
     "stop": "Stops the turn of {}, and starts the next one with this.",
 }
-
-
 _REMEMBERS: Final = "The agent remembers the conversation so far."
 
 
@@ -251,8 +249,6 @@ _NOTICE: Final = (
     "Each success creates another organization, even for an address that already has one. "
     "While the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
-
-
 _ANOTHER: Final = FormButton("another", "Create another", "n", "another", ("outcome",))
 
 

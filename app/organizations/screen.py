@@ -73,7 +73,6 @@ class OrganizationsScreen(ActivityScreen):
         self._invitations: tuple[Invitation, ...] | None = ()
         """The invitations that the service last reported; None: it reports none."""
         self._created = 0
-        """How many attempts have created an organization."""
         self._all: tuple[OrganizationEntry, ...] = ()
         self._asker = CoalescedTask(self._ask, self.run_worker)
 

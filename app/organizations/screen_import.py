@@ -356,7 +356,6 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
 
 
 def line(row: ImportRow, *, is_sending: bool = False) -> ImportLine:
-    """Describe a row with its result."""
     action, outcome = row.result.action, row.result.outcome
     state = cast("ImportRowState", row.outcome)
     if is_sending:

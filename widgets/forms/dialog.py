@@ -117,14 +117,6 @@ class OutcomePage(VerticalScroll):
 
 FormPhase = Literal["editing", "preview", "sending", "refused", "outcome"]
 """`refused`: nothing was sent, and the fields are one step back; `outcome`: it was sent."""
-_STEPS: Final[dict[FormPhase, int]] = {"editing": 0, "preview": 1, "sending": 2, "refused": 2, "outcome": 2}
-_PAGES: Final[dict[FormPhase, str]] = {
-    "editing": "#fields",
-    "preview": "#preview",
-    "sending": "#sending",
-    "refused": "#outcome",
-    "outcome": "#outcome",
-}
 _KEYS: Final = {"esc": "escape", "^s": "ctrl+s,ctrl+enter"}
 
 
@@ -189,11 +181,12 @@ class FormDialog(Vertical):
     def enter(self, phase: FormPhase, without: frozenset[str] = frozenset()) -> None:
         """Show the phase's page and its buttons, except those named in `without`."""
         # Set `display`: a change of a class would compute the styles of the whole form again.
-        for page in _PAGES.values():
-            self.query_one(page).display = page == _PAGES[phase]
+        current = {"editing": "fields", "refused": "outcome"}.get(phase, phase)
+        for page in ("fields", "preview", "sending", "outcome"):
+            self.query_one(f"#{page}").display = page == current
         for verb in self._verbs:
             self.query_one(f"#verb-{verb.name}").display = phase in verb.phases and verb.name not in without
-        here = _STEPS[phase]
+        here = {"editing": 0, "preview": 1}.get(phase, 2)
         self.border_subtitle = Content(" ▸ ").join(
             Content.assemble((f"{step + 1} {word}", "bold $primary" if step == here else "$foreground 70%"))
             for step, word in enumerate(self._steps)
