@@ -23,7 +23,7 @@ from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.errors import LedgerRefusedError
-from storage.records import CANCELLED, UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
+from storage.records import CANCELLED, UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunFilter
 
 LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE_KINDS.items() if kind.is_listed)})
 """Kinds of writes whose results a service may list: runs, and invitations to organizations."""
@@ -87,7 +87,18 @@ class Reconciliation:
         ]
         turn = None if subject is None else send.continued(subject, continued_at)
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
-        around = await self._around(send, branch)
+        # The cached runs around the send, and those whose times cannot be read.
+        window, label = send.around(), send.request.repository.label
+        labels = [name for name in await cache.repositories() if name.casefold() == label.casefold()]
+        # The filter would read a name with a star as a pattern, so it is left out; `Send` checks each match again.
+        condition = RunFilter(
+            repositories=tuple(name for name in labels or [label] if "*" not in name),
+            branches=(branch,) if branch and "*" not in branch else (),
+        )
+        runs = await cache.runs(replace(condition, since=window.since, until=window.until), MAX_NEAR)
+        runs = runs or tuple(run for run in await cache.runs(condition, MAX_NEAR) if run.created_at is None)
+        details = await cache.details([run.run_id for run in runs])
+        around = [details[run.run_id] for run in runs if run.run_id in details]
         # A run older than one seen before the send is older than the send, whatever the service's clock shows.
         seen = (detail.run.created_at for detail in around if detail.first_seen_at < send.sent_at - LIST_LEAD)
         oldest = max(filter(None, seen), default=None)
@@ -107,7 +118,7 @@ class Reconciliation:
         candidates = [*filter(None, [turn]), *(candidate for candidate in fitting if candidate.run.run_id not in taken)]
         # Whether the cache holds every run that the send may have created.
         coverage = await cache.coverage()
-        is_whole = coverage.is_current(send.ended_at) and not send.around().gaps_in(coverage)
+        is_whole = coverage.is_current(send.ended_at) and not window.gaps_in(coverage)
         is_whole &= not action.subject or (subject is not None and subject.last_seen_at > send.ended_at)
         return Proposal(tuple(sorted(candidates, key=send.unlikeliness)[:MAX_CANDIDATES]), is_whole)
 
@@ -263,21 +274,6 @@ class Reconciliation:
                 search.proposed = proposal.ids
                 self.actions.announce(ActionChanged(action.action_id))
         return LOOK_S
-
-    async def _around(self, send: Send, branch: str | None) -> list[RunDetail]:
-        """The cached runs around the send, and those whose times cannot be read."""
-        cache, window = self.runs.cache, send.around()
-        label = send.request.repository.label
-        labels = [name for name in await cache.repositories() if name.casefold() == label.casefold()]
-        # The filter would read a name with a star as a pattern, so it is left out; `Send` checks each match again.
-        condition = RunFilter(
-            repositories=tuple(name for name in labels or [label] if "*" not in name),
-            branches=(branch,) if branch and "*" not in branch else (),
-        )
-        timed = await cache.runs(replace(condition, since=window.since, until=window.until), MAX_NEAR)
-        timeless = () if timed else [run for run in await cache.runs(condition, MAX_NEAR) if run.created_at is None]
-        details = await cache.details([run.run_id for run in (*timed, *timeless)])
-        return [details[run.run_id] for run in (*timed, *timeless) if run.run_id in details]
 
 
 @contextmanager
