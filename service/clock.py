@@ -1,4 +1,7 @@
-"""Instants are whole microseconds since 1970 (UTC), written as fixed-width RFC 3339."""
+"""Instants are whole microseconds since 1970 (UTC), written as fixed-width RFC 3339.
+
+A text that cannot be parsed raises a `ValueError` that says why.
+"""
 
 import re
 from collections.abc import Callable
@@ -52,9 +55,6 @@ def parse_rfc3339(text: str, *, round_up: bool) -> int:
 
     Digits beyond the microsecond are rounded up (for the start of a range) or down (for the last instant): ranges
     include both ends.
-
-    Raises:
-        ValueError: The text is not a date-time, has no offset, or names a day that does not exist.
     """
     match = _DATE_TIME.fullmatch(text)
     if match is None:
@@ -78,11 +78,7 @@ def parse_rfc3339(text: str, *, round_up: bool) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Parse `30d`, `12h`, `15m`, `90s` or `2w` into microseconds.
-
-    Raises:
-        ValueError: The text has another form, or is longer than a century, which no instant could hold.
-    """
+    """Parse `30d`, `12h`, `15m`, `90s` or `2w` into microseconds; no instant could hold more than a century."""
     match = _DURATION.fullmatch(text.strip())
     if match is None or int(match["count"]) == 0:
         fix = "write a number above 0 and a unit, such as 30d, 12h or 15m"

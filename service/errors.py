@@ -46,8 +46,6 @@ _FOUND: Final[dict[type, str]] = {
     str: "a text", bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a table",
     type(None): "null",
 }  # fmt: skip
-
-
 _VALIDATOR: Final = re.compile(r"(function|lax|json|union|chain)-")
 """The name of a validator in a place of pydantic's, which a reader of the document does not know."""
 _NAMES: Final = ("name", "alias", "code", "platform")

@@ -70,8 +70,6 @@ _PASSING: Final = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 """Messages about a code host that is down, or about the way to it, including a proxy's refusal."""
-
-
 TokenSource = Callable[[str, str | None], str | None]
 """Returns the token for an address, and another than a refused one if there can be; None: git logs in without one.
 

@@ -29,6 +29,12 @@ FAILED: Final = "failed"
 SCHEDULE: Final = "schedule"
 NO_CHANGES: Final = (COMMENT, FAILED)
 """Events that are no change of a pull request: someone asks for something, or a check or pipeline failed."""
+Kind = Literal["opened", "ready", "pushed", "reopened", "labeled", "comment", "failed", "issue", "schedule"]
+_FIELDS: Final = 5
+_MINUTE: Final = timedelta(minutes=1)
+_FIX: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
+_MAX_CATCH_UP: Final = 30 * DAY_MICROS
+_Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class PayloadError(ServiceError):
@@ -92,14 +98,6 @@ class HookEvent:
     def is_whole(self) -> bool:
         """Whether its pull request is known; if not, the code host has to be asked for it."""
         return self.issue is not None or bool(self.ref and self.base)
-
-
-Kind = Literal["opened", "ready", "pushed", "reopened", "labeled", "comment", "failed", "issue", "schedule"]
-_FIELDS: Final = 5
-_MINUTE: Final = timedelta(minutes=1)
-_FIX: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
-_MAX_CATCH_UP: Final = 30 * DAY_MICROS
-_Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class TriggerRule(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=True):

@@ -19,6 +19,7 @@ from service.reference import PLATFORMS
 from service.text import shown_in_one_line
 
 Sandboxing = Literal["require", "none"]
+Role = Literal["viewer", "developer", "admin"]
 LogFormat = Literal["text", "json"]
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
@@ -278,9 +279,6 @@ class TraceSettings(_Section):
     """The collector's address for OTLP/HTTP; None to use the standard variable OTEL_EXPORTER_OTLP_ENDPOINT."""
     sample: Annotated[float, Field(ge=0, le=1)] = 1.0
     """The share of requests that is traced, unless the caller's trace decides."""
-
-
-Role = Literal["viewer", "developer", "admin"]
 
 
 class OidcSettings(_Section):

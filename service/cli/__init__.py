@@ -36,8 +36,6 @@ _COMMANDS: Final = {
     "audit": ("service.cli.audit", "Who administered what, and when."),
     "status": ("service.cli.status", "Show sandbox, workers and queue."),
 }
-
-
 _EXAMPLES: Final[Mapping[str, Sequence[str]]] = {
     "": ("apply setup.toml", "status", "token create --org acme --scope admin"),
     "serve": ("serve --data-dir /srv/runwarden --port 8080", "serve --port 0 --lab"),

@@ -19,12 +19,10 @@ from service.settings import DataFolder
 from service.setup import AgentEntry, put_agent
 from service.store import agents
 
+agent = AdminGroup("agent", help="Agents.")
 _QUESTION: Final = "This is a check of your installation. Answer with one short sentence, and change no file."
 _PROGRESS_EVERY_S: Final = 5.0
 _SHOWN_CHARACTERS: Final = 3000
-
-
-agent = AdminGroup("agent", help="Agents.")
 
 
 def _agent(row: Agent, owner: str | None) -> Row:

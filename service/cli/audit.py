@@ -11,12 +11,10 @@ from service.setup import SetupError
 from service.store import audit as trail
 from service.store.usage import Grouping, totals
 
+audit = AdminGroup("audit", help="The audit trail of administration and tokens.")
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 _SUMS: Final = ("runs", "turns", "requests", "input_tokens", "cached_tokens", "output_tokens", "cost_usd")
 _HEADS: Final = {"input_tokens": "input", "cached_tokens": "cached", "output_tokens": "output", "cost_usd": "USD"}
-
-
-audit = AdminGroup("audit", help="The audit trail of administration and tokens.")
 
 
 @audit.command("list")

@@ -21,6 +21,9 @@ from service.store.outages import clock_time
 from service.store.repositories import Repository
 from service.triggers.receiver import ApprovalError, approve
 
+host = AdminGroup("host", help="Connected code hosts.")
+repository = AdminGroup("repository", help="Configured repositories.")
+trigger = AdminGroup("trigger", help="Runs that pull requests, issues and schedules start.")
 _PLATFORM: Final = click.option(
     "--platform",
     type=click.Choice([*PLATFORMS, *ALIASES]),
@@ -39,9 +42,6 @@ def _shown(row: Host | Repository) -> Row:
     shown["triggers"] = [rule.model_dump(mode="json") for rule in row.triggers]
     shown["setup"] = None if row.setup is None else row.setup.model_dump(mode="json")
     return shown, f"{row.name}  {row.platform}:{row.path}  {without_login(row.url)}"
-
-
-host = AdminGroup("host", help="Connected code hosts.")
 
 
 @host.command("connect")
@@ -112,9 +112,6 @@ def list_hosts(admin: AdminContext, slug: str) -> None:
     admin.show_rows("hosts", map(_shown, rows))
 
 
-repository = AdminGroup("repository", help="Configured repositories.")
-
-
 @repository.command("add")
 @click.argument("name")
 @org_option
@@ -167,9 +164,6 @@ def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., boo
                 f"list them with: runwarden service {action.partition('.')[0]} list --org {organization.slug}"
             )
         change.target = name
-
-
-trigger = AdminGroup("trigger", help="Runs that pull requests, issues and schedules start.")
 
 
 @trigger.command("list")

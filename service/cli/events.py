@@ -14,6 +14,8 @@ from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError
 from service.text import plural
 
 events = AdminGroup("events", help="Events that are sent to endpoints of organizations.")
+endpoints = AdminGroup("endpoints", help="Addresses that receive events.")
+events.add_command(endpoints)
 
 
 def _event(connection: Connection, event_id: str) -> Event:
@@ -68,10 +70,6 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
             change.record("event.replay")
         rows = [_event(change.connection, event_id) for event_id in event_ids]
     admin.show_rows("events", map(_shown, rows))
-
-
-endpoints = AdminGroup("endpoints", help="Addresses that receive events.")
-events.add_command(endpoints)
 
 
 def _shown_endpoint(row: Endpoint) -> Row:

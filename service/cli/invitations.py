@@ -17,10 +17,9 @@ from service.store.invitations import Invitation
 from service.store.sessions import Member
 from service.text import plural
 
-_ROLES: Final = click.Choice(get_args(Role))
-
-
 invitation = AdminGroup("invitation", help="Invitations of members, and the state of their mails.")
+member = AdminGroup("member", help="Members, who may sign in on the page with their address.")
+_ROLES: Final = click.Choice(get_args(Role))
 
 
 def _invitation(row: Invitation) -> Row:
@@ -79,9 +78,6 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
         row = required(withdrawn, "open invitation", invitation_id, "service invitation list")
         change.target, change.organization_id = invitation_id, row.organization_id
     admin.show_rows("invitations", [_invitation(row)])
-
-
-member = AdminGroup("member", help="Members, who may sign in on the page with their address.")
 
 
 def _member(row: Member) -> Row:

@@ -17,8 +17,8 @@ from service.store.tokens import SCOPES
 from service.text import plural
 
 org = AdminGroup("org", help="Organizations.")
-
-
+offer = AdminGroup("offer", help="Offer codes.")
+token = AdminGroup("token", help="API tokens.")
 org.add_command(delete_organization)
 
 
@@ -161,9 +161,6 @@ def accept_invitation(admin: AdminContext, code: str) -> None:
     admin.show(document, f"{organization.slug}: {value}")
 
 
-offer = AdminGroup("offer", help="Offer codes.")
-
-
 def _offer(row: Offer) -> Row:
     return asdict(row), line(row.code, row.kind, "retired" if row.retired else "", row.price)
 
@@ -204,9 +201,6 @@ def list_offers(admin: AdminContext) -> None:
     with admin.read() as connection:
         rows = organizations.all_offers(connection)
     admin.show_rows("offers", map(_offer, rows))
-
-
-token = AdminGroup("token", help="API tokens.")
 
 
 @token.command("create")

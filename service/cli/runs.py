@@ -20,6 +20,7 @@ _SHOWN: Final = 100
 _AT_ONCE: Final = 100
 """Runs that are cancelled in one transaction."""
 _COLUMNS: Final = ("run_id", "status", "organization", "repository", "branch_name", "agent", "created_at")
+_Rows = list[dict[str, str]]
 _org = click.option("--org", "slug", help="Only this organization's.")
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 _force = click.option("--force", is_flag=True, help="Even while it works: it is cancelled first.")
@@ -204,9 +205,6 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
         turns.cancel_all(change.connection, organization.id, "cancelled: the organization was deleted", now_micros())
     webhooks = [{"platform": row.platform, "path": row.path} for row in known if row.webhook_configured]
     _conclude(admin, {"id": organization.id, "slug": organization.slug}, f"{organization.slug} deleted", left, webhooks)
-
-
-_Rows = list[dict[str, str]]
 
 
 def _conclude(admin: AdminContext, document: dict[str, object], head: str, branches: _Rows, webhooks: _Rows) -> None:

@@ -34,6 +34,13 @@ _SPECIAL: Final = re.compile(r"[\\\[`$~]")
 _MENTION: Final = re.compile(r"@(?=\w)|#(?=\d)|(?<!\w)!(?=\d)")
 _COMMAND: Final = re.compile(r"(?m)^([ \t]*(?:>[ \t]*)*)/(?=\w)")
 _NO_COMMAND: Final = "\\1\u200b/"
+_STANDINGS: Final = {
+    None: "is at work",
+    "completed": "is done",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    NEEDS_ANSWER: "needs an answer: continue the run with it",
+}
 _END: Final = "<!-- /runwarden -->"
 """The line after which a pull request's text is no longer the service's."""
 
@@ -93,15 +100,6 @@ class Subject:
         line = not_closing(one_line(self.mask(text or "").strip().partition("\n")[0])).replace("<!--", "&lt;!--")
         line = re.sub(r"@(?=\w)", "@\u200b", line)
         return cut(re.sub(r"^(\s*(?:>\s*)*)/(?=\w)", _NO_COMMAND, line), limit)
-
-
-_STANDINGS: Final = {
-    None: "is at work",
-    "completed": "is done",
-    "failed": "failed",
-    "cancelled": "was cancelled",
-    NEEDS_ANSWER: "needs an answer: continue the run with it",
-}
 
 
 def post_status(forge: Forge, subject: Subject) -> Posted:

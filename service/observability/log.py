@@ -35,10 +35,7 @@ _CREDENTIAL: Final = re.compile(
 )
 """Credentials recognized by form: an Authorization header, the login in a URL, a token."""
 _PLAIN: Final = re.compile(r"[^\s\"=]+")
-
 Event = MutableMapping[str, Any]
-
-
 bound: Final = structlog.contextvars.bound_contextvars
 """Returns a context manager in which every record of this thread or task carries the fields."""
 

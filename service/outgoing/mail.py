@@ -33,6 +33,13 @@ from service.store.organizations import Organization
 from service.store.sessions import TASKS
 from service.text import one_line
 
+_logger = logging.getLogger(__name__)
+_MAX_WAIT_S: Final = 3600
+_READY: Final = 220
+"""The code with which a mail server greets (RFC 5321 4.2.3)."""
+_USUAL_PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
+_PERMANENT: Final = range(500, 600)
+_MAX_REPLY: Final = 300
 _TEXT = """\
 Hello,
 
@@ -153,15 +160,6 @@ def checked_address(email: str) -> tuple[str, str]:
         email_validator.SPECIAL_USE_DOMAIN_NAMES.remove("local")
     address = email_validator.validate_email(email, check_deliverability=False, strict=True)
     return address.normalized, address.ascii_email or address.normalized
-
-
-_logger = logging.getLogger(__name__)
-_MAX_WAIT_S: Final = 3600
-_READY: Final = 220
-"""The code with which a mail server greets (RFC 5321 4.2.3)."""
-_USUAL_PORTS: Final = {"starttls": 587, "tls": 465, "none": 25}
-_PERMANENT: Final = range(500, 600)
-_MAX_REPLY: Final = 300
 
 
 def write_to_outbox(folder: Path, message: MailMessage) -> None:

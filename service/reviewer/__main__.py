@@ -15,14 +15,12 @@ from service.findings.collect import FILES, read
 from service.reviewer.review import REVIEWS, Checkout, Review, Topic, recorded
 from service.text import one_line
 
+_WORDS: Final = BeforeValidator(lambda value: value.replace(",", " ").split() if isinstance(value, str) else value)
 _REVIEW_BYTES: Final = 2 << 20
 
 
 class TaskError(ServiceError):
     """The reviewer was started with an unusable task or checkout."""
-
-
-_WORDS: Final = BeforeValidator(lambda value: value.replace(",", " ").split() if isinstance(value, str) else value)
 
 
 class Inputs(BaseModel, extra="forbid"):

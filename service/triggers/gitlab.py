@@ -12,6 +12,7 @@ from service.triggers.payloads import Account, Issue, Label, Name, Number, Part,
 
 _MERGE_REQUEST: Final = re.compile(r"refs/merge-requests/([0-9]{1,9})/")
 INTERNAL: Final = "the note is internal"
+_Item = TypeVar("_Item", Label, Account)
 
 
 class _Commit(Part):
@@ -73,9 +74,6 @@ class _RequestDelivery(_Delivery):
         about = self.project.done_by(self.user) | request.about(self.labels)
         is_draft, changed_at = request.draft or request.work_in_progress, payloads.micros(request.updated_at)
         return HookEvent(kind=kind, **about, is_draft=is_draft, changed_at=changed_at)
-
-
-_Item = TypeVar("_Item", Label, Account)
 
 
 class _Change(Part, Generic[_Item]):
