@@ -22,11 +22,11 @@ def pump(source: socket.socket, sink: socket.socket) -> None:
             sink.shutdown(socket.SHUT_WR)
 
 
-def join(one: socket.socket, other: socket.socket) -> None:
+def join(first: socket.socket, second: socket.socket) -> None:
     """Carry bytes both ways until both have ended."""
-    back = threading.Thread(target=pump, args=(other, one), daemon=True)
+    back = threading.Thread(target=pump, args=(second, first), daemon=True)
     back.start()
-    pump(one, other)
+    pump(first, second)
     back.join()
 
 

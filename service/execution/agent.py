@@ -237,10 +237,10 @@ class _SupervisedAgent:
 
     def _end_input(self) -> bool:
         """Close the program's input, so that it exits; False: it was closed before, or there is no pipe."""
-        given, self._stdin = self._stdin, None
-        if given is not None:
-            given.close()
-        return given is not None
+        stdin, self._stdin = self._stdin, None
+        if stdin is not None:
+            stdin.close()
+        return stdin is not None
 
     def watch(self, check: Callable[[], None], unheard: Callable[[], Sequence[Message]]) -> str:
         """Wait until the agent exits; return the supervisor's report, empty if the supervisor was killed.

@@ -21,28 +21,28 @@ Put = Callable[[str, bytes], None]
 
 
 def keep(
-    tree: Path, limits: ArtifactLimits, held: dict[str, int], beside: int, secrets: Secrets, put: Put
+    tree: Path, limits: ArtifactLimits, used: dict[str, int], others: int, secrets: Secrets, put: Put
 ) -> Iterator[str]:
     """Pass each artifact to `put`; yield log lines about kept and omitted files.
 
-    `held` has the sizes of the turn's artifacts by name; the others of its organization have `beside` bytes.
+    `used` has the sizes of the turn's artifacts by name; the others of its organization have `others` bytes.
 
     Raises:
         OSError: There is no folder of artifacts, or something else has its name.
     """
-    kept, left_out = 0, defaultdict[str, list[str]](list)
+    number, left_out = 0, defaultdict[str, list[str]](list)
     with collect.folder_of(tree, collect.ARTIFACTS) as above:
         root = collect.ARTIFACTS.rpartition("/")[2]
         trees.unlock(root, within=above)
         for path, folder, entries in trees.walk(root, within=above):
-            for entry in sorted(entries, key=lambda one: one.name):
+            for entry in sorted(entries, key=lambda entry: entry.name):
                 if entry.is_dir(follow_symlinks=False):
                     trees.unlock(entry.name, within=folder)
                     continue
                 name, content = f"{path}{entry.name}", b""
                 trees.unlock_file(entry, folder)
                 try:
-                    why = refusal(name, entry.stat(follow_symlinks=False), limits, held, beside)
+                    why = refusal(name, entry.stat(follow_symlinks=False), limits, used, others)
                     content = b"" if why else trees.read(entry.name, limits.file_bytes, within=folder)
                 except OSError:
                     why = "they cannot be read"
@@ -52,17 +52,17 @@ def keep(
                     left_out[why].append(name)
                     continue
                 put(name, content)
-                held[name] = len(content)
-                kept += 1
-    if kept:
-        yield f"kept {plural(kept, 'artifact')}"
+                used[name] = len(content)
+                number += 1
+    if number:
+        yield f"kept {plural(number, 'artifact')}"
     for why, names in left_out.items():
         yield f"left out: {plural(len(names), 'artifact')}, because {why}: {listed(names)}"
 
 
-def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, held: dict[str, int], beside: int) -> str | None:
+def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, used: dict[str, int], others: int) -> str | None:
     """Return why a file is left out, worded to follow "because"; None if it is kept."""
-    together = status.st_size + sum(held.values()) - held.get(name, 0)
+    together = status.st_size + sum(used.values()) - used.get(name, 0)
     checks = {
         "links are not followed": stat.S_ISLNK(status.st_mode),
         "they are no regular files": not stat.S_ISREG(status.st_mode),
@@ -71,8 +71,8 @@ def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, held: dic
         or len(name) > _MAX_NAME,
         f"the service uses these names itself: {', '.join(PATCHES)}": name in PATCHES,
     }
-    sizes = {"files": len({*held, name}), "file_bytes": status.st_size, "turn_bytes": together}
-    for key, size in (sizes | {"organization_bytes": together + beside}).items():
+    sizes = {"files": len({*used, name}), "file_bytes": status.st_size, "turn_bytes": together}
+    for key, size in (sizes | {"organization_bytes": together + others}).items():
         most = getattr(limits, key)
         checks[f"they pass the limit execution.artifacts.{key} = {most}"] = size > most
     return next((why for why, is_so in checks.items() if is_so), None)

@@ -164,7 +164,7 @@ class Checkout:
         git, base = self.git, self.base
         trees.remove(self.git_dir)
         borrow(self.git_dir, self.snapshot.git_dir)
-        made, merged = self._agent_history()
+        own_commits, merged = self._agent_history()
         parents = tuple(filter(None, (base, *merged)))
         compared, _ = commits.auto_merge(git, self.git_dir, parents)
         left_out = self._add(compared)
@@ -195,9 +195,9 @@ class Checkout:
             what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
             self.note(f"{what}: {listed(alike)}")
         last = None
-        if keep is not None and made:
+        if keep is not None and own_commits:
             try:
-                last, files = self._keep(made, files, keep)
+                last, files = self._keep(own_commits, files, keep)
             except GitCommandError as error:
                 self.note(f"the agent's commits become one: {error}")
         if last is None:
@@ -206,7 +206,7 @@ class Checkout:
             sha = last
         else:
             sha = commits.commit_tree(git, self.git_dir, tree, (last,), message)
-        is_plain = not merged and (last is None or (sha == last and len(made) == 1))
+        is_plain = not merged and (last is None or (sha == last and len(own_commits) == 1))
         return TurnCommit(sha, tree, base, merged, is_plain, compared, files, fault)
 
     def _written(self, compared: str | None) -> tuple[str, ChangedFiles]:

@@ -139,10 +139,10 @@ def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[s
     return merged, tuple(dict.fromkeys(conflicts))
 
 
-def commit_message(given: str | None, agent: str, instructions: str, trailer: str) -> str:
+def commit_message(own: str | None, agent: str, instructions: str, trailer: str) -> str:
     """Return the message of a turn's commit, the agent's own if it gave one, with the trailer; it closes no issue."""
     first_line = " ".join(instructions.split())[:_SUBJECT_LENGTH]
-    lines = (given or f"{agent}: {first_line}".rstrip(": ")).splitlines()
+    lines = (own or f"{agent}: {first_line}".rstrip(": ")).splitlines()
     # Only the service may write the trailer: with one, an agent could make a later turn look done.
     text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
     return f"{not_closing(text) or agent}\n\n{TRAILER}: {trailer}\n"
@@ -216,10 +216,10 @@ def history_of(
     known = {base, *branches}
     order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MAX_COMMITS}")
     listed = git("rev-list", *order, head, *(f"^{commit}" for commit in known), git_dir=theirs)
-    made = [tuple(line.split()) for line in listed.splitlines()]
-    reached = ({head} | {parent for commit in made for parent in commit[1:]}) - {commit[0] for commit in made}
+    commits = [tuple(line.split()) for line in listed.splitlines()]
+    reached = ({head} | {parent for commit in commits for parent in commit[1:]}) - {commit[0] for commit in commits}
     apart = git("merge-base", "--independent", base, *sorted(reached), git_dir=theirs).split()
-    return made if base in reached else [], tuple(commit for commit in apart if commit != base)
+    return commits if base in reached else [], tuple(commit for commit in apart if commit != base)
 
 
 def head_of(git_dir: Path) -> str | None:

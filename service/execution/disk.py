@@ -43,11 +43,11 @@ def shortage(folder: Path, limits: AgentLimits) -> Shortage | None:
     """Compare a folder's disk with the reserve; None if there is enough room."""
     free = left(folder)
     if free.size < limits.disk_reserve_bytes:
-        kept = mib(limits.disk_reserve_bytes)
-        return Shortage("size", f"{mib(free.size)} are left, {kept} are kept free (disk_reserve_bytes)")
+        reserve = mib(limits.disk_reserve_bytes)
+        return Shortage("size", f"{mib(free.size)} are left, {reserve} are kept free (disk_reserve_bytes)")
     if free.files < limits.disk_reserve_files:
-        kept = f"{limits.disk_reserve_files} are kept free (disk_reserve_files)"
-        return Shortage("files", f"{free.files} more files can be made, {kept}")
+        reserve = f"{limits.disk_reserve_files} are kept free (disk_reserve_files)"
+        return Shortage("files", f"{free.files} more files can be made, {reserve}")
     return None
 
 

@@ -48,9 +48,9 @@ def complete_deletions(database: Database, data: DataFolder, clock: Clock, wait_
     """
     until = time.monotonic() + wait_s
     delete_rows(database, clock)
-    while (held := clear_folder(database, data)) and time.monotonic() < until:
+    while (waiting := clear_folder(database, data)) and time.monotonic() < until:
         time.sleep(_DELETION_PAUSE_S)
-    return held
+    return waiting
 
 
 def delete_rows(database: Database, clock: Clock) -> None:
@@ -77,13 +77,13 @@ def clear_folder(database: Database, data: DataFolder) -> int:
         runs = set(deletions.noted(connection, "run"))
         owners = deletions.noted(connection, "organization")
         pending = deletions.pending_organizations(connection)
-    held = {run_id for run_id in attempts_at_work(data) if run_id in runs}
+    at_work = {run_id for run_id in attempts_at_work(data) if run_id in runs}
     for path in (*data.runs.glob("*"), *data.sessions.glob("*"), *data.work.glob("*")):
         # The name of a workspace is `executor.run-turn-attempt`.
         run_id = path.name.rpartition(".")[2].partition("-")[0]
-        if run_id in runs - held:
+        if run_id in runs - at_work:
             _remove(path)
-    if not held:
+    if not at_work:
         # Mirrors of repositories that no organization has configured or worked on.
         for git_dir in data.mirrors.glob("*.git"):
             # The lock file stays, empty and named by a hash: another process may wait for it.
@@ -96,7 +96,7 @@ def clear_folder(database: Database, data: DataFolder) -> int:
             for mail in data.outbox.glob(f"{owner}.*"):
                 mail.unlink(missing_ok=True)
             _remove(data.caches / owner)
-    return len(held) + len(pending)
+    return len(at_work) + len(pending)
 
 
 def _remove(path: Path) -> None:
@@ -170,7 +170,7 @@ class Retention:
         """Prune now and every hour until `end`; `ask_for_database` has one worker call `prune_database`."""
 
         def run() -> None:
-            held = 0
+            waiting = 0
             while True:
                 try:
                     ask_for_database()
@@ -178,10 +178,10 @@ class Retention:
                     if self._settings.logs_days is not None:
                         prune_files(self._database, self._folder, self._before(self._settings.logs_days))
                     # How many deletions could not be finished yet.
-                    held = clear_folder(self._database, self._folder)
+                    waiting = clear_folder(self._database, self._folder)
                 except Exception:  # The boundary: an outage of the database must not stop pruning forever.
                     _logger.exception("pruning failed; the next try is in an hour")
-                if end.wait(_HELD_PAUSE_S if held else _PAUSE_S):
+                if end.wait(_HELD_PAUSE_S if waiting else _PAUSE_S):
                     return
 
         # A daemon: pruning can be cut off anywhere and continues at the next start.

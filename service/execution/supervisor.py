@@ -75,11 +75,11 @@ def _reap(agent: int) -> tuple[int | None, bool]:
     return status, True
 
 
-def _supervise(control: int, stdin: int, stdout: int, asked: int) -> None:
+def _supervise(control: int, stdin: int, stdout: int, request_fd: int) -> None:
     """Run an agent; report `exit N`, `ended` or `fault TEXT`."""
     os.setsid()
     os.set_inheritable(control, False)
-    with open(asked, encoding="utf-8") as file:
+    with open(request_fd, encoding="utf-8") as file:
         request = json.load(file)
     for number, stream in enumerate((stdin, stdout, stdout)):
         os.dup2(stream, number)

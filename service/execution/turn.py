@@ -288,7 +288,7 @@ class TurnExecution:
 
     def _is_shortage(self, error: Exception) -> bool:
         """Whether an attempt failed because this machine is short of something, which is not the turn's fault."""
-        if any(isinstance(one, OSError) and one.errno in _SHORTAGES for one in (error, error.__cause__)):
+        if any(isinstance(cause, OSError) and cause.errno in _SHORTAGES for cause in (error, error.__cause__)):
             return True
         # git words a full disk differently.
         return isinstance(error, GitCommandError) and shortage(self.folder.root, self.settings.agent) is not None

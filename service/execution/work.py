@@ -433,9 +433,9 @@ class Attempt:
     def _store(self, kind: str, content: bytes) -> None:
         self.recorder.write(turn_files.put, self.at_work.key, self.turn.attempt, kind, content)
 
-    def _message(self, given: str | None) -> str:
-        made = commits.commit_message(given, self.agent.name, self.turn.own_instructions, self.trailer)
-        return self.secrets.mask(made)
+    def _message(self, own: str | None) -> str:
+        message = commits.commit_message(own, self.agent.name, self.turn.own_instructions, self.trailer)
+        return self.secrets.mask(message)
 
     def _own_commit(self) -> tuple[str, str] | None:
         snapshot = self._checkout.snapshot
