@@ -262,9 +262,10 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
         async for chunk in request.stream():
             size += len(chunk)
             if reserve is not None and size > _SMALL:
-                if not reserve.take(len(chunk)):
+                if len(chunk) > reserve.left:
                     text = "too many large bodies arrive at the moment"
                     raise HttpError(503, "too_busy", text, {"Connection": "close", "Retry-After": "5"})
+                reserve.left -= len(chunk)
                 taken += len(chunk)
             if size > limit:
                 raise too_large
@@ -273,7 +274,7 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
         raise bad_request("incomplete_body", "the connection ended before the body did") from error
     finally:
         if reserve is not None:
-            reserve.give_back(taken)
+            reserve.left += taken
     return b"".join(chunks)
 
 

@@ -47,18 +47,8 @@ class Threads:
 class Reserve:
     """Memory for the bodies of unknown callers; used only on the event loop."""
 
-    _left: int
-
-    def take(self, size: int) -> bool:
-        """Reserve `size` bytes if enough are left; return whether they were reserved."""
-        if size > self._left:
-            return False
-        self._left -= size
-        return True
-
-    def give_back(self, size: int) -> None:
-        """Release bytes that were reserved."""
-        self._left += size
+    left: int
+    """How many bytes are free."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,6 +50,7 @@ _PAUSE_S: Final = 0.5
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _MAX_OFFSET: Final = 10**18 - 1
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
+_AS_IS: Final = {"X-Content-Type-Options": "nosniff"}
 _logger = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
 
@@ -346,7 +347,7 @@ async def read_log(
         facts = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower()}
         facts |= {"Form": "steps" if preset else "raw"}
         answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in facts.items()})
-        answer.headers["X-Content-Type-Options"] = "nosniff"
+        answer.headers.update(_AS_IS)
         return answer, following != start or log.is_ended
 
     return await awaited(context, ask, wait_s)
@@ -413,14 +414,14 @@ def read_run_diff(run_id: str, context: RequestContext, caller: RunReader) -> Re
         run_of(connection, caller, run_id)
         last = next((turn for turn in reversed(turns.of(connection, run_id)) if turn.commit_sha), None)
         if last is None:
-            return _text(b"", {})
+            return Response(media_type="text/plain", headers=_AS_IS)
         kind: DiffKind = "diff" if last.merge_base == last.base_sha else "run.diff"
         return _patch(context, connection, last, kind, last.merge_base)
 
 
 def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKind, base: str | None) -> Response:
     if turn.commit_sha is None and not turn.is_unpushed:
-        return _text(b"", {})
+        return Response(media_type="text/plain", headers=_AS_IS)
     patch = turn_files.diff(connection, context.folder, (turn.run_id, turn.number), kind)
     if patch is None:
         way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
@@ -431,7 +432,8 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
         way = f"fetch it as an artifact: runwarden runs artifacts {turn.run_id} {name} --turn {turn.number}"
         raise HttpError(413, "diff_too_large", f"the diff is too large to show; {way}")
     ends = {"Runwarden-Base": base, "Runwarden-Head": turn.commit_sha}
-    return _text(patch, {name: sha for name, sha in ends.items() if sha})
+    headers = {name: sha for name, sha in ends.items() if sha} | _AS_IS
+    return Response(patch, media_type="text/plain", headers=headers)
 
 
 @router.get(
@@ -450,13 +452,9 @@ def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContex
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}",
         "Content-Security-Policy": "default-src 'none'; sandbox",
-        "X-Content-Type-Options": "nosniff",
+        **_AS_IS,
     }
     return Response(content, media_type="application/octet-stream", headers=headers)
-
-
-def _text(patch: bytes, headers: dict[str, str]) -> Response:
-    return Response(patch, media_type="text/plain", headers=headers | {"X-Content-Type-Options": "nosniff"})
 
 
 @router.post("/external/runs/{run_id}/cancel", **described(202, RunBody, 409))

@@ -16,7 +16,7 @@ from service.api.context import Context
 from service.api.errors import HttpError, bad_request, refusal_of
 from service.page import entry, log, operator, runs, settings
 from service.page.site import assets, leads_to, page
-from service.page.visitor import Anybody, NotSignedInError, address, read_form
+from service.page.visitor import CSRF, Anybody, NotSignedInError, address, read_form
 from service.settings import SettingsError
 from service.store.database import AWAY
 from service.store.rate_limits import RateLimiter
@@ -35,6 +35,8 @@ _TITLES: Final = {
     429: "Too many requests",
     503: "The service is busy",
 }
+_SECRET: Final = frozenset({CSRF, "token", "code"})
+"""Fields that are never shown again."""
 _FIRST_PARTS: Final = frozenset(
     {"", "runs", "agents", "settings", "operator", "sign-in", "sign-out", "invitation", "api", "assets"}
 )
@@ -113,7 +115,8 @@ async def _show_failure(request: Request, error: Exception) -> Response:
     if request.method == "POST":
         # A form that could not be read completely is not shown.
         with contextlib.suppress(HttpError, RuntimeError):
-            typed = (await read_form(request)).typed
+            fields = (await read_form(request)).fields
+            typed = {name: value for name, value in fields.items() if name not in _SECRET and value.strip()}
     title = _TITLES.get(status, "The service failed")
     message = message[:1].upper() + message[1:] + ("" if message.endswith((".", "!", "?")) else ".")
     return page("failure", status=status, headers=headers, title=title, message=message, typed=typed)

@@ -18,6 +18,7 @@ from service.page.site import leads_to, page
 from service.page.visitor import AnyForm, local_path, open_session
 from service.settings import OidcSettings, SettingsError
 from service.store import audit, organizations, sessions
+from service.store.organizations import Organization
 from service.store.sessions import Member
 
 _COOKIE: Final = "runwarden_oidc"
@@ -93,17 +94,11 @@ async def come_back(request: Request, context: RequestContext) -> Response:
     if not memberships:
         raise HttpError(403, "not_a_member", f"{email} is in no organization here: ask an administrator to add it")
     if len(memberships) > 1:
-
-        def choices() -> list[tuple[str, str]]:
-            with context.database.read() as connection:
-                names = {owner.id: f"{owner.name} ({owner.slug})" for owner in organizations.all_of(connection)}
-            named = ((member.id, names[member.organization_id]) for member in memberships)
-            return sorted(named, key=lambda choice: choice[1])
-
         ticket = _signer(context, "choice").dumps([email, request.session["next"]])
-        answer: Response = page("choose", ticket=ticket, choices=await run_in_threadpool(choices))
+        choices = [(member.id, f"{owner.name} ({owner.slug})") for member, owner in memberships]
+        answer: Response = page("choose", ticket=ticket, choices=sorted(choices, key=lambda choice: choice[1]))
     else:
-        answer = await run_in_threadpool(_enter, context, memberships[0], request.session["next"])
+        answer = await run_in_threadpool(_enter, context, memberships[0][0], request.session["next"])
     answer.delete_cookie(_COOKIE, path="/sign-in", secure=True, httponly=True, samesite="lax")
     return answer
 
@@ -116,7 +111,8 @@ def choose(request: Request, context: RequestContext, form: AnyForm) -> Response
         email, following = _signer(context, "choice").loads(form.get("ticket"), _LIFE_S)
     except BadData as error:
         raise HttpError(400, "sign_in_expired", "this took too long: sign in again") from error
-    member = next((row for row in _memberships(context, settings, email) if row.id == form.get("member")), None)
+    memberships = _memberships(context, settings, email)
+    member = next((row for row, _ in memberships if row.id == form.get("member")), None)
     if member is None:
         raise HttpError(403, "not_a_member", f"{email} is no longer in this organization")
     return _enter(context, member, following)
@@ -140,7 +136,7 @@ def _failed(reason: object) -> HttpError:
     return HttpError(502, "sign_in_failed", "the identity provider did not sign you in: try again, or use an API token")
 
 
-def _memberships(context: Context, settings: OidcSettings, email: str) -> list[Member]:
+def _memberships(context: Context, settings: OidcSettings, email: str) -> list[tuple[Member, Organization]]:
     """Return the memberships of an address in active organizations; that of its domain is made if there is none."""
     slug = settings.domains.get(email.rpartition("@")[2])
     with context.database.write() as connection:
@@ -148,8 +144,8 @@ def _memberships(context: Context, settings: OidcSettings, email: str) -> list[M
         if owner is not None:
             sessions.add_member(connection, owner.id, email, context.clock(), settings.role)
         rows = sessions.memberships(connection, [email])
-        owners = {row.id: organizations.by_id(connection, row.organization_id) for row in rows}
-    return [row for row in rows if (owner := owners[row.id]) and owner.active]
+        found = [(row, organizations.by_id(connection, row.organization_id)) for row in rows]
+    return [(row, owner) for row, owner in found if owner is not None and owner.active]
 
 
 def _enter(context: Context, member: Member, following: str) -> Response:

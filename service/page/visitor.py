@@ -21,8 +21,6 @@ from service.store.tokens import TokenRecord
 COOKIE: Final = "__Host-runwarden_session"
 """The prefix lets no other host of the domain set it."""
 CSRF: Final = "csrf"
-_SECRET: Final = frozenset({CSRF, "token", "code"})
-"""Fields that are never shown again."""
 _MAX_FIELDS: Final = 200
 
 
@@ -35,11 +33,6 @@ class Form:
     def get(self, name: str) -> str:
         """Return a field without blanks around it; empty: it was left out."""
         return self.fields.get(name, "").strip()
-
-    @property
-    def typed(self) -> dict[str, str]:
-        """The fields that the form can show again."""
-        return {name: value for name, value in self.fields.items() if name not in _SECRET and value.strip()}
 
 
 class NotSignedInError(HttpError):
@@ -58,12 +51,6 @@ class Visitor:
     """What each of the person's forms carries: another site's cannot know it."""
     caller: Caller | None = None
     """The signed-in caller; None: the operator."""
-
-    @property
-    def name(self) -> str:
-        if self.caller is None:
-            return "operator"
-        return self.caller.token.alias or self.caller.token.id
 
     def may(self, *accepted: str) -> bool:
         """Whether a page or form for these scopes is of use to the visitor; without any, for `admin`."""

@@ -44,15 +44,13 @@ def end(connection: sa.Connection, source: str) -> None:
     delete(connection, model_outages, source=source)
 
 
-def all_of(connection: sa.Connection) -> list[Outage]:
-    return records_of(connection, Outage, model_outages, order=[model_outages.c.since, model_outages.c.source])
-
-
 class ProviderOutages:
     """The agents whose provider is down; agents are read only if any provider is."""
 
     def __init__(self, connection: sa.Connection) -> None:
-        self._outages = {outage.source: outage for outage in all_of(connection)}
+        longest_first = [model_outages.c.since, model_outages.c.source]
+        down = records_of(connection, Outage, model_outages, order=longest_first)
+        self._outages = {outage.source: outage for outage in down}
         configured = [REVIEWER, *agents.all_of(connection)] if self._outages else []
         self._options = {(agent.organization_id, agent.name): agent.options for agent in configured}
 

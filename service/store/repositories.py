@@ -10,17 +10,7 @@ from service import ids
 from service.agents.options import RepositorySetup
 from service.rules import TriggerRule
 from service.store.database import lock_subject
-from service.store.rows import (
-    delete,
-    exists,
-    insert_new,
-    optional_filter,
-    owned,
-    record_of,
-    records_of,
-    replace_rows,
-    update,
-)
+from service.store.rows import delete, insert_new, optional_filter, owned, record_of, records_of, replace_rows, update
 from service.store.runs import InactiveOrganizationError
 from service.store.schema import default_branches, organizations, repositories, schedules
 
@@ -81,7 +71,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     others = sa.select(repositories.c.path).where(mine, repositories.c.name == repository.name, sa.not_(same))
     if (namesake := connection.scalar(others)) is not None:
         raise taken(repository.name, namesake)
-    is_new = not exists(connection, repositories, same)
+    is_new = by_path(connection, organization_id, repository.platform, repository.path) is None
     put_all(connection, [(organization_id, repository)], now)
     return is_new
 
