@@ -67,7 +67,6 @@ def build(context: Context) -> FastAPI:
 
 
 async def read_metrics(request: Request, context: RequestContext) -> Response:
-    """Answer a scrape."""
     name = context.settings.metrics.token_env
     token = operators_token(name, os.environ)
     if token is None:

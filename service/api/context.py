@@ -35,7 +35,6 @@ class Threads:
         self._callers: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
 
     async def run(self, call: Callable[[], T], caller: str = "") -> T:
-        """Run a call in a thread and return its result."""
         own = self._callers.get(caller)
         if own is None:
             own = self._callers[caller] = anyio.CapacityLimiter(self._share)

@@ -62,7 +62,6 @@ def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
 
 
 def bad_request(error_code: str, message: str) -> HttpError:
-    """Return a 400 with this code and message."""
     return HttpError(400, error_code, message)
 
 

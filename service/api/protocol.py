@@ -73,7 +73,6 @@ class HttpProtocol(H11Protocol):
             self._stop_waiting()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the connection's time limits."""
         self._stop_waiting()
         if self._stalled is not None:
             self._stalled.cancel()

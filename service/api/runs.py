@@ -354,7 +354,6 @@ def run_of(connection: sa.Connection, caller: Caller, run_id: str) -> Run:
 
 
 def accept(context: Context, request: TurnRequest) -> Run:
-    """Store a new run and wake the worker."""
     with context.database.write() as connection:
         run = runs.accept(connection, request, context.clock())
         _check_quota(context, connection, request)

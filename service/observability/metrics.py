@@ -221,7 +221,10 @@ class ServiceMetrics(Collector):
         """Count what agents on any worker used since the last scrape; the deletion of a run lowers no counter."""
         # The day before as well: its last usage is read after midnight.
         self._first_day = max(self._first_day, today - 1)
-        figures = usage.by_agent(connection, self._first_day)
+        days = usage.totals(connection, "agent and day", None, self._first_day)
+        # The most expensive first.
+        days.sort(key=lambda day: -day.figures.micro_usd)
+        figures = {tuple(day.subject.values()): day.figures for day in days}
         for key, used in figures.items():
             before = used if self._used is None else self._used.get(key, _NOTHING)
             labels = label(key[0]), label(key[1])

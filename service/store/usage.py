@@ -221,14 +221,6 @@ def run_share(used: UsageFigures, budget: SpendingLimits) -> float | None:
     return max((spent / most for most, spent in limits if most is not None), default=None)
 
 
-def by_agent(connection: sa.Connection, first_day: int) -> dict[tuple[str, str, int], UsageFigures]:
-    """Return the usage since a day, by organization (slug), agent and day; the most expensive first."""
-    key = (organizations.c.slug, usage_days.c.agent, usage_days.c.day)
-    query = _joined(*key, *_DAY_SUMS).where(usage_days.c.day >= first_day).group_by(*key)
-    rows = connection.execute(query.order_by(sa.desc("micro_usd"), *key))
-    return {(row.slug, row.agent, row.day): _figures(row) for row in rows}
-
-
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
     """The usage of one organization, repository, agent or day, or the grand total."""
@@ -242,7 +234,7 @@ class UsageTotal:
 
 def totals(
     connection: sa.Connection,
-    by: Grouping | None,
+    by: Grouping | Literal["agent and day"] | None,
     organization_id: str | None = None,
     first_day: int | None = None,
     last_day: int | None = None,
@@ -252,17 +244,19 @@ def totals(
     A run, and a turn, counts once: on the day, and for the agent, of its first request to a model.
     """
     slug, platform = organizations.c.slug, usage_days.c.platform
-    subjects: dict[Grouping | None, dict[str, sa.ColumnElement[Any]]] = {
+    subjects: dict[str | None, dict[str, sa.ColumnElement[Any]]] = {
         "organization": {"organization": slug},
         "repository": {"organization": slug, "repository": platform + ":" + sa.func.max(usage_days.c.path)},
         "agent": {"organization": slug, "agent": usage_days.c.agent},
         "day": {"day": usage_days.c.day},
+        "agent and day": {"organization": slug, "agent": usage_days.c.agent, "day": usage_days.c.day},
         None: {},
     }
     subject = subjects[by]
     # Paths are compared regardless of case, as code hosts do, and shown as written.
     key = (slug, platform, usage_days.c.path_key) if by == "repository" else tuple(subject.values())
-    query = _joined(*(column.label(name) for name, column in subject.items()), *_DAY_SUMS).where(
+    query = sa.select(*(column.label(name) for name, column in subject.items()), *_DAY_SUMS)
+    query = query.join_from(usage_days, organizations, organizations.c.id == usage_days.c.organization_id).where(
         optional_filter(usage_days.c.organization_id, organization_id),
         optional_filter(usage_days.c.day, first_day, operator.ge),
         optional_filter(usage_days.c.day, last_day, operator.le),
@@ -271,11 +265,6 @@ def totals(
         UsageTotal({name: row._mapping[name] for name in subject}, int(row.runs), int(row.turns), _figures(row))
         for row in connection.execute(query.group_by(*key).order_by(*key))
     ]
-
-
-def _joined(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    joined = usage_days.join(organizations, organizations.c.id == usage_days.c.organization_id)
-    return sa.select(*columns).select_from(joined)
 
 
 def _figures(row: sa.Row[Any]) -> UsageFigures:
