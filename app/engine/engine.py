@@ -80,7 +80,7 @@ class Engine:
             turns=polled_extension.turns,
             failure_facts=polled_extension.failure_facts,
         )
-        self.health = HealthSync("health", for_health, cache, publish, clock, leases)
+        self.health = HealthSync(for_health, cache, publish, clock, leases)
         self.backfill = Backfill(self.runs, settings.history)
         self.listing = Listing(self.runs)
         by = f"{actor}:{login()}"

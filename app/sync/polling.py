@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +22,7 @@ from app.engine.events import (
     StateChangedElsewhere,
     StorageFailed,
 )
-from app.sync.runs import CANNOT_POLL, POLLER, PollRecord, RunSync
+from app.sync.runs import CANNOT_POLL, POLLER, Poller, RunSync
 from app.sync.schedule import JobWork, Schedule
 from storage.errors import StorageError
 from storage.ledger import Ledger
@@ -104,8 +104,10 @@ class Cadence:
         return max(0.0, self.due_at_s - now_s)
 
 
-class HealthSync(PollRecord, frozen=True):
+class HealthSync(Poller):
     """Keeps the cached health of the code hosts up to date."""
+
+    subject = "health"
 
     async def refresh(self) -> None:
         """Poll once.
@@ -155,8 +157,8 @@ class Polling:
         """Start polling immediately."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
         self.schedule.start(self._catch_up)
-        self.schedule.add("runs", partial(self._poll, self.runs.polls, self.runs.refresh))
-        self.schedule.add("health", partial(self._poll, self.health, self.health.refresh))
+        for sync in (self.runs, self.health):
+            self.schedule.add(sync.subject, partial(self._poll, sync))
         self.schedule.add("orphans", self._adopt_orphans)
         for name, work in self.chores.items():
             self.schedule.add(name, partial(self._alone, work))
@@ -178,8 +180,8 @@ class Polling:
         await self.schedule.stop()
         await self._release()
 
-    async def _poll(self, polls: PollRecord, refresh: Callable[[], Awaitable[None]]) -> float:
-        subject = polls.subject
+    async def _poll(self, sync: RunSync | HealthSync) -> float:
+        subject = sync.subject
         cadence = self._cadences[subject]
         if wait_s := cadence.wait_s(time.monotonic()):
             return wait_s
@@ -192,7 +194,7 @@ class Polling:
             return min(max(0.1, wait.until.timestamp() - self.runs.client.budget.now_s()), LOOK_AGAIN_S)
         self._asked_for.discard(subject)
         try:
-            await refresh()
+            await sync.refresh()
         except RateLimitedError as error:
             # A rate limit does not count as a failure of the service.
             cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
@@ -206,7 +208,7 @@ class Polling:
         except Exception as error:
             # Our own bug must not look like a quiet service.
             why = f"Runwarden could not use the answer ({type(error).__name__}: {error})."
-            await polls.record(InternalError(why))
+            await sync.record(InternalError(why))
             raise
         else:
             cadence.succeeded(time.monotonic())

@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import ClassVar, Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from app.api.client import Client
@@ -55,10 +54,11 @@ CANNOT_POLL: Final = (
 """Failures that may affect only this process: another one can have a different token, address or network."""
 
 
-class PollRecord(Struct, frozen=True):
-    """Records the polls of one subject, and announces it."""
+@dataclass(slots=True)
+class Poller:
+    """Polls one subject; records each poll, and announces it."""
 
-    subject: Subject
+    subject: ClassVar[Subject]
     client: Client
     cache: Cache
     announce: Announce
@@ -109,23 +109,18 @@ class RefreshAnswers:
         self.updated += stored.changes.updated
 
 
-@dataclass(slots=True)
-class RunSync:
+@dataclass(slots=True, kw_only=True)
+class RunSync(Poller):
     """Keeps the cached runs up to date. A request that fails raises `ApiError`."""
 
-    client: Client
-    cache: Cache
-    announce: Announce
-    clock: Callable[[], datetime]
+    subject: ClassVar[Subject] = "runs"
     page_size: int
     first_runs: int
     """Runs that the very first refresh reads."""
-    leases: State | None = None
     turns: TurnsOf | None = None
     failure_facts: ReadFailureFacts | None = None
     reader: RunReader = field(init=False)
     """Stores any list of runs."""
-    polls: PollRecord = field(init=False)
     _refreshes: int = 0
     _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The refresh that may look a missing run up again, and the pause before it, by run."""
@@ -133,9 +128,8 @@ class RunSync:
     """Whether a request proved that the service filters by creation."""
 
     def __post_init__(self) -> None:
-        parts = (self.client, self.cache, self.announce, self.clock)
-        self.reader = RunReader(*parts, self.page_size, self.failure_facts)
-        self.polls = PollRecord("runs", *parts, self.leases)
+        common = self.client, self.cache, self.announce, self.clock
+        self.reader = RunReader(*common, self.page_size, self.failure_facts)
 
     async def refresh(self) -> None:
         """Read the head, sweep active statuses, then look up active runs that neither showed.
@@ -166,9 +160,9 @@ class RunSync:
             await self.learn_of_failures()
             await self.judge_stuck()
         except ApiError as error:
-            await self.polls.record(error)
+            await self.record(error)
             raise
-        await self.polls.record(None, dropped=answers.dropped)
+        await self.record(None, dropped=answers.dropped)
 
     async def store(self, runs: Iterable[Run], *, cancelled: Collection[str] = ()) -> RunChanges:
         """Store the runs of a write's answer, see `RunReader.store`."""

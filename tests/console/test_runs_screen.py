@@ -50,7 +50,7 @@ async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, 
         await scene.shows("history not complete yet")
 
         await engine.cache.extend_coverage(None, scene.clock(), scene.clock())
-        await engine.runs.polls.record(None)
+        await engine.runs.record(None)
         await until(lambda: "complete" not in scene.lines[3])
         assert "[All 60]" in scene.lines[3]
 
