@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from storage.database import immediate
+from storage.database import data_version, immediate
 from storage.errors import DatabaseUnopenableError, StorageClosedError, StorageError, translated
 from storage.private_file import file_identity
 from storage.values import Clock
@@ -178,6 +178,11 @@ class ThreadedStore:
                 return job(connection)
 
         return await self.writer.run(transaction)
+
+    async def data_version(self) -> int:
+        """A number that changes when another process writes; our own writes do not change it."""
+        # Asks the writer's connection: a separate reader's would also count our own writes.
+        return await self.writer.run(data_version)
 
     async def close(self) -> None:
         """Finish the jobs under way and close; a second call does nothing."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -28,10 +28,6 @@ from storage.errors import StorageError
 from storage.ledger import Ledger
 from storage.private_file import last_written
 from storage.records.activity import Subject, Wait
-
-if TYPE_CHECKING:
-    from storage.cache.cache import Cache
-    from storage.state import State
 
 ELSEWHERE_S: Final = 1.0
 """How soon another process's write is noticed."""
@@ -273,9 +269,9 @@ class Polling:
     async def _listen(self) -> None:
         """Ring when another process wrote, and renew the lease."""
         cache, state = self.runs.cache, self.runs.leases
-        files: list[Cache | Ledger | State] = [cache, self.ledger, *([state] if state else [])]
-        before: dict[Cache | Ledger | State, int] = {}
-        written: dict[Cache | Ledger | State, tuple[object, ...]] = {}
+        files = [cache, self.ledger, *([state] if state else [])]
+        before: dict[object, int] = {}
+        written: dict[object, tuple[object, ...]] = {}
         wait_s = 0.0
         while True:
             await asyncio.sleep(wait_s)

@@ -18,7 +18,7 @@ from storage.cache import polls as poll_queries
 from storage.cache import store_runs as run_writes
 from storage.cache import window as windows
 from storage.cache.opening import DAMAGE_FIX, SetAside, connect_reader, connect_writer, mark_damaged, prepare
-from storage.database import data_version, snapshot
+from storage.database import snapshot
 from storage.errors import StorageError
 from storage.records import (
     LinkState,
@@ -256,11 +256,6 @@ class Cache(ThreadedStore):
     async def detail(self, run_id: str) -> RunDetail | None:
         """Everything held about one run; None: it is not held."""
         return (await self.details((run_id,))).get(run_id)
-
-    async def data_version(self) -> int:
-        """A number that changes when another process writes to the cache; our own writes do not change it."""
-        # Asks the writer's connection; the reader's would also count our own writes.
-        return await self.writer.run(data_version)
 
     async def _read(self, job: _Job[T], condition: RunFilter, sort: RunSort = _NEWEST_FIRST, *orders: str) -> T:
         """The job's result, once the indexes for this filter and order exist; without them it is only slower."""

@@ -20,17 +20,8 @@ _NUMBERS: Final = f"""
 coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0),
 coalesce(sum(status NOT IN ({FINAL_SQL})), 0), count(*)
 """
-
-_OUTCOMES: Final = f"""
-SELECT {_NUMBERS}
-FROM runs INDEXED BY runs_created WHERE created_us >= ? AND created_us < ?
-"""
-
-_BY_REPOSITORY: Final = f"""
-SELECT {_NUMBERS}
-FROM runs WHERE repository = ? AND created_us >= ?
-"""
-
+_OUTCOMES: Final = "runs INDEXED BY runs_created WHERE created_us >= ? AND created_us < ?"
+_BY_REPOSITORY: Final = "runs WHERE repository = ? AND created_us >= ?"
 _TOOK: Final = f"""
 SELECT took_us FROM runs
 WHERE repository = ? AND created_us >= ? AND status IN ({FINAL_SQL}) AND took_us >= 0
@@ -71,6 +62,7 @@ def failed_between(connection: sqlite3.Connection, wanted: RunFilter, start: dat
     return FailedRuns(count, from_us_or_none(created_us))
 
 
-def _counts(connection: sqlite3.Connection, sql: str, *values: str | datetime) -> tuple[int, int, int, int]:
+def _counts(connection: sqlite3.Connection, runs: str, *values: str | datetime) -> tuple[int, int, int, int]:
+    sql = f"SELECT {_NUMBERS} FROM {runs}"
     completed, failed, unfinished, total = execute(connection, sql, *values).fetchone()
     return completed, failed, unfinished, total - completed - failed - unfinished

@@ -247,16 +247,6 @@ def mark_final(connection: sqlite3.Connection, status: str) -> None:
     connection.execute(_END, bound)
 
 
-def _columns(arrived: ArrivedRun, asked_us: int) -> tuple[str, str, str, str, int, int, int, str]:
-    """Id, status, branch, repository, times of creation, update and change, and the text that a search reads."""
-    run = arrived.run
-    run_id, branch, created_us = run.run_id, run.branch_name, to_sortable_us(run.created_at)
-    repository = _label(run.repository.platform, run.repository.data_json)
-    at_us = asked_us if arrived.updated_us == NO_TIME_US else arrived.updated_us
-    about = about_text(run_id, repository, branch)
-    return run_id, run.status, branch, repository, created_us, arrived.updated_us, at_us, about
-
-
 # A history has few repositories and many runs, and each label is parsed from JSON.
 @lru_cache(maxsize=1_000)
 def _label(platform: str, data_json: str) -> str:
@@ -330,6 +320,16 @@ class RunMerge(Struct, frozen=True):
             self.connection.execute(sql, (to_us(answer.news_from),))
         return changes
 
+    def _columns(self, arrived: ArrivedRun, asked_us: int) -> tuple[str, str, bool, str, str, int, int, int, str]:
+        """Id, status, finality, branch, repository, times of creation, update and change, and the text for searches."""
+        run = arrived.run
+        run_id, branch, created_us = run.run_id, run.branch_name, to_sortable_us(run.created_at)
+        repository = _label(run.repository.platform, run.repository.data_json)
+        self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
+        at_us = asked_us if arrived.updated_us == NO_TIME_US else arrived.updated_us
+        state = run_id, run.status, run.status in self.finals
+        return *state, branch, repository, created_us, arrived.updated_us, at_us, about_text(run_id, repository, branch)
+
     def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
         """Insert new runs; return their ids."""
         # The highest number ever used, so the number of a deleted run is never used again.
@@ -341,22 +341,20 @@ class RunMerge(Struct, frozen=True):
         rows: list[str | int] = []
         events: list[tuple[str | int, ...]] = []
         for number, arrived in numbered:
-            run_id, status, branch, repository, created_us, updated_us, at_us, about = _columns(arrived, asked_us)
-            self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
-            is_final = status in self.finals
+            run_id, status, is_final, *place, created_us, updated_us, at_us, about = self._columns(arrived, asked_us)
             after_us = polled_us if created_us > newest_us else 0
             turns = first_turn(created_us, updated_us, asked_us, is_final=is_final)
             urgency = ENDED_URGENCY if is_final else STUCK_URGENCY
             if status in STATUS_BY_NAME:
                 urgency = STATUS_BY_NAME[status].urgency
-            rows += number, run_id, status, is_final, branch, repository, created_us, updated_us, asked_us
+            rows += number, run_id, status, is_final, *place, created_us, updated_us, asked_us
             rows += status, at_us, after_us, *turns, urgency, about + NOTHING_KNOWN
             # Finished runs of the first stored answer, and older ones, are history and cause no event. This is not done
             # by a trigger, which would be slower.
             if not is_final or (news_us is not None and created_us > news_us):
-                events.append((run_id, repository, branch, status, at_us))
+                events.append((run_id, *place, status, at_us))
         _insert(self.connection, _ADD, rows)
-        sql = "INSERT INTO events (run_id, repository, branch, new, at_us) VALUES (?, ?, ?, ?, ?)"
+        sql = "INSERT INTO events (run_id, branch, repository, new, at_us) VALUES (?, ?, ?, ?, ?)"
         self.connection.executemany(sql, events)
         self._keep(numbered, asked_us)
         self.counts.update([arrived.run.status for arrived in new])
@@ -375,9 +373,7 @@ class RunMerge(Struct, frozen=True):
             # The run was cancelled and another field changed; the service still reports a failure.
             if (received.run.status, stored.status, received.updated_us) == ("failed", CANCELLED, stored.updated_us):
                 arrived = replace(received, run=replace(received.run, status=CANCELLED))
-            run_id, status, branch, repository, created_us, updated_us, at_us, about = _columns(arrived, asked_us)
-            self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
-            is_final = status in self.finals
+            run_id, status, is_final, *place, created_us, updated_us, at_us, about = self._columns(arrived, asked_us)
             created_us = stored.created_us if created_us == NO_TIME_US else created_us
             updated_us = stored.updated_us if updated_us == NO_TIME_US else updated_us
             active_since_us, _, took_us = stored.turns
@@ -385,7 +381,7 @@ class RunMerge(Struct, frozen=True):
                 turns = first_turn(created_us, updated_us, active_since_us, is_final=is_final)
             else:
                 turns = turns_after(stored.turns, at_us, was_final=stored.status in self.finals, is_final=is_final)
-            rows.append((status, is_final, branch, repository, created_us, updated_us, *turns, about, stored.number))
+            rows.append((status, is_final, *place, created_us, updated_us, *turns, about, stored.number))
             numbered.append((stored.number, arrived))
             if status == stored.status:
                 others.append(run_id)

@@ -10,7 +10,7 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from storage.claims import this_process
-from storage.database import BUSY_WAIT_S, Schema, data_version, migrate, open_durable
+from storage.database import BUSY_WAIT_S, Schema, migrate, open_durable
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, StorageError
 from storage.ledger import queries, transitions
 from storage.ledger.queries import COLUMNS
@@ -208,4 +208,3 @@ class Ledger(ThreadedStore):
     organizations = reads(queries.organizations)
     unknown_spans = reads(queries.unknown_spans)
     audit = reads(queries.steps)
-    data_version = reads(data_version)
