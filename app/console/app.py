@@ -372,15 +372,13 @@ class RunwardenApp(BaseApp[None]):
             self._show_title(self.session.vitals.now)
             await self.switch_mode(self.DEFAULT_MODE)
             await self.remove_mode(BETWEEN)
-            if run is not None:
-                self.run_worker(partial(self._open_once_open, self.session, run))
         finally:
             self._is_switching = False
-
-    async def _open_once_open(self, session: Session, run: OpenRun) -> None:
-        await session.opened()
-        if session is self.session:
-            self.action_open_run(run.run_id, run.part)
+        if run is not None:
+            session = self.session
+            await session.opened()
+            if session is self.session:
+                self.action_open_run(run.run_id, run.part)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "tab" and parameters == ("activity", FIRST_UNKNOWN):

@@ -136,10 +136,17 @@ class Inbox:
             number = action.action_id
             fix = f"actions resolve {number}"
             causes.append(_single("unknown", f"action:{number}", title, action.created_at, number, fix))
-        if isinstance(self.engine.state, State):
-            causes += await self._automations(now, self.engine.state)
-            causes += await self._deliveries(now, self.engine.state)
-        return causes
+        if not isinstance(state := self.engine.state, State):
+            return causes
+        undelivered: dict[str, Cause] = {}
+        for delivery in await state.recent_deliveries(100, "failed"):
+            if delivery.made_at > now - LOOK_BACK:
+                route, newest = delivery.message.route, delivery.message.title
+                key, fix = f"undelivered:{route}", f"notify test {shlex.quote(route)}"
+                many = f"messages not delivered over {route}, latest: {newest}"
+                cause = Cause(key, "undelivered", f"Not delivered over {route}: {newest}", many, [], fix, route)
+                undelivered.setdefault(route, cause).entries.append(InboxEntry(key, delivery.made_at))
+        return [*causes, *await self._automations(now, state), *undelivered.values()]
 
     async def _runs(self, now: datetime, incidents: Sequence[Incident], stuck_runs: Sequence[StuckRun]) -> list[Cause]:
         cache = self.engine.cache
@@ -246,17 +253,6 @@ class Inbox:
             title = f"{why}, but no bot is running"
             causes.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
         return causes
-
-    async def _deliveries(self, now: datetime, state: State) -> list[Cause]:
-        causes: dict[str, Cause] = {}
-        for delivery in await state.recent_deliveries(100, "failed"):
-            if delivery.made_at > now - LOOK_BACK:
-                route, newest = delivery.message.route, delivery.message.title
-                key, fix = f"undelivered:{route}", f"notify test {shlex.quote(route)}"
-                many = f"messages not delivered over {route}, latest: {newest}"
-                cause = Cause(key, "undelivered", f"Not delivered over {route}: {newest}", many, [], fix, route)
-                causes.setdefault(route, cause).entries.append(InboxEntry(key, delivery.made_at))
-        return list(causes.values())
 
 
 def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:

@@ -139,12 +139,22 @@ class InboxScreen(BaseScreen):
 
     @work
     async def action_snooze(self) -> None:
-        if items := self._chosen():
-            choices = [(Content(words), until) for words, until in snoozes(self.session.clock())]
-            until = await self.app.push_screen_wait(ChoiceSheet("Snooze", choices))
-            if until is not None and (inbox := self.session.inbox.inbox) is not None:
-                await inbox.snooze(items, until)
-                self._say_put_away("Snoozed", items)
+        if not (items := self._chosen()):
+            return
+        now = self.session.clock()
+        today, hour = now.astimezone().date(), now + timedelta(hours=1)
+        # Combining naive local times keeps the wall-clock hour, even when the clocks change in between.
+        tomorrow = datetime.combine(today + timedelta(days=1), MORNING).astimezone()
+        monday = datetime.combine(today + timedelta(days=7 - today.weekday()), MORNING).astimezone()
+        choices = [
+            (Content(f"an hour, until {hour.astimezone():%H:%M}"), hour),
+            (Content(f"until tomorrow morning, {tomorrow:%a %H:%M}"), tomorrow),
+            (Content(f"until Monday, {monday:%d %b %H:%M}"), monday),
+        ]
+        until = await self.app.push_screen_wait(ChoiceSheet("Snooze", choices))
+        if until is not None and (inbox := self.session.inbox.inbox) is not None:
+            await inbox.snooze(items, until)
+            self._say_put_away("Snoozed", items)
 
     @using_engine("form")
     async def action_retry(self, engine: Engine) -> None:
@@ -317,17 +327,3 @@ class InboxScreen(BaseScreen):
         summary = Content.assemble(f"{len(items):,} waiting", *parts, (marked, "$accent")) if items else Content()
         self.query_one("#inbox-summary", SteadyText).update(summary)
         self.refresh_bindings()
-
-
-def snoozes(now: datetime) -> tuple[tuple[str, datetime], ...]:
-    """The times offered for a snooze: in an hour, tomorrow morning and Monday morning, by the local clock."""
-    today = now.astimezone().date()
-    hour = now + timedelta(hours=1)
-    # Combining naive local times keeps the wall-clock hour, even when the clocks change in between.
-    tomorrow = datetime.combine(today + timedelta(days=1), MORNING).astimezone()
-    monday = datetime.combine(today + timedelta(days=7 - today.weekday()), MORNING).astimezone()
-    return (
-        (f"an hour, until {hour.astimezone():%H:%M}", hour),
-        (f"until tomorrow morning, {tomorrow.astimezone():%a %H:%M}", tomorrow),
-        (f"until Monday, {monday.astimezone():%d %b %H:%M}", monday),
-    )

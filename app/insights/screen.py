@@ -80,28 +80,6 @@ ASKING: Final = Notice(
 )
 
 
-def legend(view: InsightsView) -> Content:
-    """Explain the bars, with the numbers of the whole period."""
-    counts = [(badge, view.total(outcome)) for badge, outcome in STACK]
-    return Content("   ").join(
-        Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}")
-        for badge, count in counts
-        if count or badge is not OTHERWISE
-    )
-
-
-def nothing(span: InsightSpan, view: InsightsView) -> Notice:
-    """Explain why there are no figures, once the service has answered."""
-    if view.coverage.whole and view.coverage.first_run_at is None:
-        return Notice("○", "The service has no run yet", (WHAT_COMES, "", "Press n in Runs to start one."), "plain")
-    wider = next(iter(SPANS[SPANS.index(span) + 1 :]), None)
-    what_now = f"Press t for {wider.title}." if wider is not None else "Older runs are in Runs."
-    if view.is_complete:
-        return Notice("○", f"No run was created in {span.title}", (what_now,), "plain")
-    lines = ("The history of that time is not complete yet,", "so there may have been some. " + what_now)
-    return Notice("◌", f"No run of {span.title} is known", lines, "warn")
-
-
 COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
 OUTCOMES: Final = ("completed", "failed", "unfinished", "ended_otherwise")
 DURATIONS: Final = ("success", "p50_s", "p95_s", "timed")
@@ -318,7 +296,13 @@ class InsightsScreen(BaseScreen):
         self.query_one("#insights").remove_class("-nothing")
         self.query_one("#insight-outcomes").border_title = f"Outcomes by {view.step}"
         self.query_one("#insight-repositories").border_title = "Success and duration by repository"
-        self.query_one("#insight-legend", SteadyText).update(legend(view))
+        counts = [(badge, view.total(outcome)) for badge, outcome in STACK]
+        legend = Content("   ").join(
+            Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}")
+            for badge, count in counts
+            if count or badge is not OTHERWISE
+        )
+        self.query_one("#insight-legend", SteadyText).update(legend)
         self._chart.show(view)
         self._rows.show(partial(repository_rows, view))
         self._tables.show(lambda _: [*table_rows(view)])
@@ -328,9 +312,16 @@ class InsightsScreen(BaseScreen):
     def _nothing(self, view: InsightsView) -> Notice:
         if self.session.vitals.storage_trouble:
             return UNREADABLE
-        if self._was_answered:
-            return nothing(self._span, view)
-        return self.session.vitals.trouble or ASKING
+        if not self._was_answered:
+            return self.session.vitals.trouble or ASKING
+        if view.coverage.whole and view.coverage.first_run_at is None:
+            return Notice("○", "The service has no run yet", (WHAT_COMES, "", "Press n in Runs to start one."), "plain")
+        wider = next(iter(SPANS[SPANS.index(self._span) + 1 :]), None)
+        what_now = f"Press t for {wider.title}." if wider is not None else "Older runs are in Runs."
+        if view.is_complete:
+            return Notice("○", f"No run was created in {self._span.title}", (what_now,), "plain")
+        lines = ("The history of that time is not complete yet,", "so there may have been some. " + what_now)
+        return Notice("◌", f"No run of {self._span.title} is known", lines, "warn")
 
     def _show_extent(self, view: InsightsView) -> None:
         words = extent(view) if view.runs or self._was_answered else ""

@@ -28,7 +28,7 @@ from app.results.diff import Patch
 from app.results.git import GitError
 from app.results.source import Results
 from app.runs.screen_subject import RunSubject, RunVersion, SearchedPart, showing_failure, unavailable
-from storage.records import Repository, RunDetail
+from storage.records import Repository
 from storage.records.results import Artifact, Change, ChangedFile, Unavailable
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
@@ -39,67 +39,6 @@ from widgets.results.diff import Colours, DiffRows, DiffView, colours
 
 MAX_REMARKS: Final = 6
 _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-async def apply_sheet(results: Results, detail: RunDetail, change: Change) -> ConfirmSheet:
-    """Return a sheet that applies a change to a checkout.
-
-    Raises:
-        GitError: It must not be applied.
-    """
-    repository = detail.run.repository
-    address = results.repositories.address(repository)
-
-    async def apply_anyway(folder: Path) -> str:
-        done = await apply(change, folder)
-        return f"Applied {plural(done.files, 'file')} in {done.folder}. Look at it with git status."
-
-    async def apply_checked(folder: Path) -> str:
-        try:
-            await check_remotes(folder, repository, address)
-        except AnotherRepositoryError as error:
-            why = f"{error} Press ctrl+s to apply it anyway."
-            raise NotSureError(why, partial(apply_anyway, folder)) from error
-        return await apply_anyway(folder)
-
-    patch = Patch(change.patch)
-    await asyncio.to_thread(patch.read)
-    remarks = check(change, patch)[:MAX_REMARKS]
-    nearest = nearest_checkout(results, repository)
-    offered: Path | str = ""
-    try:
-        remotes = await check_remotes(nearest, repository, address)
-        offered = nearest
-    except GitError as error:
-        remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
-    added, removed = change.lines
-    size = f"{plural(len(change.files), 'file')}, +{added:,} -{removed:,}"
-    care = "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
-    facts = [
-        Content(f"{size}, since {safe_text(change.base_name)}."),
-        *([] if change.is_pushed else [Content.styled("It was not pushed: no branch has it.", STYLES["warn"])]),
-        Content(care),
-        *(Content.styled(safe_text(text), STYLES["warn"]) for text in (*remarks, remotes) if text),
-    ]
-    work = FolderWork(offered, apply_checked)
-    return ConfirmSheet("Apply to a checkout", facts, work, verb="Apply it", leaving="Leave it")
-
-
-def checkout_sheet(results: Results, detail: RunDetail) -> ConfirmSheet:
-    """Return a sheet that checks a run's branch out in a new folder."""
-    run = detail.run
-    facts = [
-        Content(safe_text(f"{run.branch_name} of {run.repository.label}, in a new folder next to the checkout below.")),
-        Content("Hooks and filters of the repository are not run."),
-    ]
-
-    async def do(folder: Path) -> str:
-        done = await check_out(await results.repositories.history(detail), run.branch_name, folder)
-        shares = f" It needs {done.shares} to stay." if done.shares else ""
-        return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
-
-    work = FolderWork(nearest_checkout(results, run.repository), do)
-    return ConfirmSheet("Check the branch out", facts, work, verb="Check it out", leaving="Leave it")
 
 
 def artifact_sheet(app: App[Any], results: Results, run_id: str, turn: int, artifact: Artifact) -> ConfirmSheet:
@@ -366,15 +305,69 @@ class ChangesPart(SearchedPart):
 
     @work(exclusive=True, group="pick")
     async def action_apply(self) -> None:
-        if (detail := self.subject.detail) is None or self._change is None:
+        results, change = self.subject.results, self._change
+        if (detail := self.subject.detail) is None or change is None:
             self.session.notify("There is no change to apply yet.")
-        else:
-            await self._offer(await apply_sheet(self.subject.results, detail, self._change))
+            return
+        repository = detail.run.repository
+        address = results.repositories.address(repository)
+
+        async def apply_anyway(folder: Path) -> str:
+            done = await apply(change, folder)
+            return f"Applied {plural(done.files, 'file')} in {done.folder}. Look at it with git status."
+
+        async def apply_checked(folder: Path) -> str:
+            try:
+                await check_remotes(folder, repository, address)
+            except AnotherRepositoryError as error:
+                why = f"{error} Press ctrl+s to apply it anyway."
+                raise NotSureError(why, partial(apply_anyway, folder)) from error
+            return await apply_anyway(folder)
+
+        patch = Patch(change.patch)
+        await asyncio.to_thread(patch.read)
+        remarks = check(change, patch)[:MAX_REMARKS]
+        nearest = nearest_checkout(results, repository)
+        offered: Path | str = ""
+        try:
+            remotes = await check_remotes(nearest, repository, address)
+            offered = nearest
+        except GitError as error:
+            remotes = str(error) if isinstance(error, AnotherRepositoryError) else ""
+        added, removed = change.lines
+        size = f"{plural(len(change.files), 'file')}, +{added:,} -{removed:,}"
+        care = (
+            "Nothing is committed. One with uncommitted changes is left alone; untracked files are never overwritten."
+        )
+        facts = [
+            Content(f"{size}, since {safe_text(change.base_name)}."),
+            *([] if change.is_pushed else [Content.styled("It was not pushed: no branch has it.", STYLES["warn"])]),
+            Content(care),
+            *(Content.styled(safe_text(text), STYLES["warn"]) for text in (*remarks, remotes) if text),
+        ]
+        work = FolderWork(offered, apply_checked)
+        await self._offer(ConfirmSheet("Apply to a checkout", facts, work, verb="Apply it", leaving="Leave it"))
 
     @work
     async def action_check_out(self) -> None:
-        if (detail := self.subject.detail) is not None:
-            await self._offer(checkout_sheet(self.subject.results, detail))
+        results = self.subject.results
+        if (detail := self.subject.detail) is None:
+            return
+        run = detail.run
+        facts = [
+            Content(
+                safe_text(f"{run.branch_name} of {run.repository.label}, in a new folder next to the checkout below.")
+            ),
+            Content("Hooks and filters of the repository are not run."),
+        ]
+
+        async def do(folder: Path) -> str:
+            done = await check_out(await results.repositories.history(detail), run.branch_name, folder)
+            shares = f" It needs {done.shares} to stay." if done.shares else ""
+            return f"Checked out {done.commit[:10]} in {done.folder}.{shares}"
+
+        work = FolderWork(nearest_checkout(results, run.repository), do)
+        await self._offer(ConfirmSheet("Check the branch out", facts, work, verb="Check it out", leaving="Leave it"))
 
     async def _offer(self, sheet: ConfirmSheet) -> None:
         if result := await self.app.push_screen_wait(sheet):

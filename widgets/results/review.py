@@ -91,26 +91,21 @@ class _Page:
                 self.add([TextPiece("─" * self.room, "quiet")])
             elif token.type == "table_open":
                 self.table(list(_cells(rest)))
-            else:
-                self.nest(token)
-
-    def nest(self, token: "Token") -> None:
-        """Begin or end a block around others."""
-        if token.type in {"bullet_list_open", "ordered_list_open"}:
-            self.numbers.append(int(token.attrs.get("start", 1)) if token.tag == "ol" else None)
-        elif token.type in {"bullet_list_close", "ordered_list_close"}:
-            self.numbers.pop()
-            self.gap(unless=bool(self.numbers))
-        elif token.type == "list_item_open":
-            number = self.numbers[-1]
-            self.bullet = "• " if number is None else f"{number}. "
-            self.numbers[-1] = None if number is None else number + 1
-            self.margins.append(" " * len(self.bullet))
-        elif token.type == "blockquote_open":
-            self.margins.append("│ ")
-        elif token.type in {"list_item_close", "blockquote_close"}:
-            self.margins.pop()
-            self.bullet = ""
+            elif token.type in {"bullet_list_open", "ordered_list_open"}:
+                self.numbers.append(int(token.attrs.get("start", 1)) if token.tag == "ol" else None)
+            elif token.type in {"bullet_list_close", "ordered_list_close"}:
+                self.numbers.pop()
+                self.gap(unless=bool(self.numbers))
+            elif token.type == "list_item_open":
+                number = self.numbers[-1]
+                self.bullet = "• " if number is None else f"{number}. "
+                self.numbers[-1] = None if number is None else number + 1
+                self.margins.append(" " * len(self.bullet))
+            elif token.type == "blockquote_open":
+                self.margins.append("│ ")
+            elif token.type in {"list_item_close", "blockquote_close"}:
+                self.margins.pop()
+                self.bullet = ""
 
     @property
     def room(self) -> int:
