@@ -166,49 +166,53 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         self._moved()
 
     def render(self) -> RenderResult:
-        plot = self.plt
+        plot, view = self.plt, self.view
         plot.clear_figure()
         plot.frame(frame=False)
         width, height = self.size
-        if (view := self.view) is not None and width >= LEAST_WIDTH and height >= LEAST_HEIGHT:
-            # A stacked bar for each hour or day, with labels on the left and below.
-            rows = height - _FOOT
-            top = ceiling(max(period.total for period in view.outcomes) * (1 if rows < 8 else 1.08))
-            values = [top * index / 2 for index in range(3)]
-            labels = [f"{value:,.0f}" if value == int(value) else f"{value:,.1f}" for value in values]
-            self._axis_cells = max(map(len, labels)) + 1
-            at = [value / top * (rows - 1) for value in values]
-            self.plt.yticks(at, [f"{label:>{self._axis_cells - 1}} " for label in labels])
-            room = width - self._axis_cells
-            positions, wide = columns(len(view.outcomes), room)
-            self.plt.xlim(0, room - 1)
-            self.plt.ylim(0, rows - 1)
-            cells: dict[Badge, list[tuple[int, int]]] = {
-                badge: [] for badge in (*(badge for badge, _ in STACK), UNKNOWN)
-            }
-            for period, position in zip(view.outcomes, positions, strict=True):
-                foot = 0
-                parts = [getattr(period, name) for _, name in STACK]
-                for (badge, _), tall in zip(STACK, stacked(parts, top, rows), strict=True):
-                    cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
-                    foot += tall
-                if not period.total and view.is_partial(period):
-                    cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
-                if period.failed and wide >= _LABELLED_FROM and foot < rows:
-                    text, ground = f"{period.failed} {FAILED.glyph}", self.background_colors[1].rgb
-                    middle, colour = position + wide // 2, self._colour("bad")
-                    self.plt.text(text, middle, foot, color=colour, background=ground, alignment="center")
-            if (here := self.cursor) is not None:
-                taken = {point for points in cells.values() for point in points}
-                middle = positions[here] + wide // 2
-                cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
-            for badge, points in cells.items():
-                if points:
-                    xs, ys = zip(*points, strict=True)
-                    self.plt.scatter(xs, ys, marker=badge.glyph, color=self._colour(badge.tone))
-            is_short = room // len(view.outcomes) < 8
-            dates = [tick(period.start, view.step, is_short=is_short) for period in view.outcomes]
-            self._label_below([(position + wide // 2, date) for position, date in zip(positions, dates, strict=True)])
+        if view is None or width < LEAST_WIDTH or height < LEAST_HEIGHT:
+            return super().render()
+        # A stacked bar for each hour or day, with labels on the left and below.
+        rows = height - _FOOT
+        # The top of the axis is a round number at or above the highest value.
+        highest = max(2.0, max(period.total for period in view.outcomes) * (1 if rows < 8 else 1.08))
+        power = 10 ** floor(log10(highest))
+        top = next(step * power for step in (1, 1.2, 1.5, 1.6, 2, 3, 4, 5, 6, 8, 10) if step * power >= highest)
+        values = [top * index / 2 for index in range(3)]
+        labels = [f"{value:,.0f}" if value == int(value) else f"{value:,.1f}" for value in values]
+        self._axis_cells = max(map(len, labels)) + 1
+        at = [value / top * (rows - 1) for value in values]
+        plot.yticks(at, [f"{label:>{self._axis_cells - 1}} " for label in labels])
+        room = width - self._axis_cells
+        step = room / len(view.outcomes)
+        positions = [int(index * step) for index in range(len(view.outcomes))]
+        wide = max(1, int(step) - (0 if step < 2 else 1 if step < 6 else 2))
+        plot.xlim(0, room - 1)
+        plot.ylim(0, rows - 1)
+        cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*(badge for badge, _ in STACK), UNKNOWN)}
+        for period, position in zip(view.outcomes, positions, strict=True):
+            foot = 0
+            parts = [getattr(period, name) for _, name in STACK]
+            for (badge, _), tall in zip(STACK, stacked(parts, top, rows), strict=True):
+                cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
+                foot += tall
+            if not period.total and view.is_partial(period):
+                cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
+            if period.failed and wide >= _LABELLED_FROM and foot < rows:
+                text, ground = f"{period.failed} {FAILED.glyph}", self.background_colors[1].rgb
+                middle, colour = position + wide // 2, self._colour("bad")
+                plot.text(text, middle, foot, color=colour, background=ground, alignment="center")
+        if (here := self.cursor) is not None:
+            taken = {point for points in cells.values() for point in points}
+            middle = positions[here] + wide // 2
+            cells[CURSOR] = [(middle, y) for y in range(rows) if (middle, y) not in taken]
+        for badge, points in cells.items():
+            if points:
+                xs, ys = zip(*points, strict=True)
+                plot.scatter(xs, ys, marker=badge.glyph, color=self._colour(badge.tone))
+        is_short = room // len(view.outcomes) < 8
+        dates = [tick(period.start, view.step, is_short=is_short) for period in view.outcomes]
+        self._label_below([(position + wide // 2, date) for position, date in zip(positions, dates, strict=True)])
         return super().render()
 
     def _colour(self, tone: Tone) -> Colour:
@@ -268,14 +272,6 @@ def _stand_apart(marks: Sequence[tuple[int, str]], more: int = 0) -> bool:
     return all(after - before >= reach for (before, _), (after, _) in pairwise(marks))
 
 
-def ceiling(highest: float) -> float:
-    """The top of an axis: a round number at or above the highest value."""
-    if highest <= 2:
-        return 2
-    power = 10 ** floor(log10(highest))
-    return float(next(step * power for step in (1, 1.2, 1.5, 1.6, 2, 3, 4, 5, 6, 8, 10) if step * power >= highest))
-
-
 def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
     """The height of each part of a bar in rows, from the bottom up.
 
@@ -290,13 +286,6 @@ def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
     while sum(taken) > rows:
         taken[taken.index(max(taken))] -= 1
     return taken
-
-
-def columns(count: int, width: int) -> tuple[list[int], int]:
-    """The first cell of each bar and the width of all bars, spread over `width`."""
-    step = width / count
-    gap = 0 if step < 2 else 1 if step < 6 else 2
-    return [int(index * step) for index in range(count)], max(1, int(step) - gap)
 
 
 _WIDE: Final = 100

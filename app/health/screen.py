@@ -125,72 +125,6 @@ def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
     return accepted
 
 
-def summary(
-    hosts: Sequence[PlatformHealth], links: tuple[LinkState, ...], healthy_words: frozenset[str], now: datetime
-) -> SafeText:
-    """How many hosts are healthy, and when the service was asked."""
-    here = [host for host in hosts if host.connected]
-    if not here:
-        return safe_text("Code hosts, and the link to the service")
-    levels = [level(host.status, healthy_words) for host in here]
-    unwell, unknown = len(here) - levels.count("well") - levels.count(None), levels.count(None)
-    parts = [f"{count} {word}" for count, word in ((unwell, "unhealthy"), (unknown, "unknown")) if count]
-    health = link_of(links, "health")
-    checked = ""
-    if health is not None and health.last_ok_at is not None:
-        checked = f"{' when last asked,' if health.is_failing else ' · asked'} {roughly_ago(health.last_ok_at, now)}"
-    return safe_text(f"{plural(len(here), 'code host')}, {', '.join(parts) or 'all healthy'}{checked}")
-
-
-def no_hosts(links: tuple[LinkState, ...]) -> HostFacts:
-    """The row shown without code hosts."""
-    health = link_of(links, "health")
-    row = HostFacts("", "code hosts", Badge("◌", "asking…", "wait"))
-    if health is None or (health.last_ok_at is None and not health.is_failing):
-        return row
-    if health.last_ok_at is None:
-        return replace(row, badge=Badge("◌", "not known", "wait"), note="The service has not answered yet; see below.")
-    note = "Connect a code host in the organization's settings; it then appears here."
-    return replace(row, badge=Badge("○", "none connected", "quiet"), note=note)
-
-
-def host_row(
-    host: PlatformHealth,
-    past: PlatformHistory,
-    healthy_words: frozenset[str],
-    now: datetime,
-    under_way: Mapping[str, int],
-    *,
-    is_stale: bool,
-) -> HostFacts:
-    """A code host's row, stale after a failed health poll; `under_way` counts its active runs by status."""
-    badge = health_badge(host.status, healthy_words) if host.connected else Badge("⊘", "not connected", "quiet")
-    where = " · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)
-    is_flapping = past.flips >= FLAPS and host.connected
-    checked, lasts = roughly_ago(host.checked_at, now), age(host.since, now)
-    since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
-    note = "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
-    if not host.connected:
-        note = "Connect it in the organization's settings; it then reappears."
-    if is_stale:
-        since = f"when last asked, {checked}"
-        note = "No newer answer, for the reason below: this is the last known state."
-    return HostFacts(
-        f"host:{host.platform}",
-        safe_text(host.platform, limit=30),
-        badge,
-        since=since,
-        about=safe_text(where),
-        under_way=tuple((run_badge(status), count) for status, count in under_way.items()),
-        history=past.history,
-        uptime=figures(past.uptimes),
-        warning=f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}" if is_flapping else "",
-        note=note,
-        is_stale=is_stale or not host.connected,
-        leads=True,
-    )
-
-
 def incident_key(incident: Incident) -> str:
     """The key of the incident's line."""
     return f"incident:{incident.platform}:{incident.start.isoformat()}"
@@ -367,8 +301,18 @@ class HealthScreen(BaseScreen):
 
     def _show(self, now: datetime) -> None:
         if (view := self._view) is not NOT_READ:
-            words = summary(view.hosts, view.links, self.session.healthy_words, now)
-            self.query_one("#health-summary", SteadyText).update(Content.styled(words, STYLES["quiet"]))
+            words = "Code hosts, and the link to the service"
+            levels = [level(host.status, self.session.healthy_words) for host in view.hosts if host.connected]
+            if levels:
+                unknown = levels.count(None)
+                counts = ((len(levels) - levels.count("well") - unknown, "unhealthy"), (unknown, "unknown"))
+                states = ", ".join(f"{count} {word}" for count, word in counts if count) or "all healthy"
+                health, checked = link_of(view.links, "health"), ""
+                if health is not None and health.last_ok_at is not None:
+                    asked = " when last asked," if health.is_failing else " · asked"
+                    checked = f"{asked} {roughly_ago(health.last_ok_at, now)}"
+                words = f"{plural(len(levels), 'code host')}, {states}{checked}"
+            self.query_one("#health-summary", SteadyText).update(Content.styled(safe_text(words), STYLES["quiet"]))
             # Without runs there is nothing to link to.
             is_leading = bool(view.statuses)
             self._list.show(
@@ -383,10 +327,41 @@ class HealthScreen(BaseScreen):
             yield from (files.row(width), BLANK)
         for host in view.hosts:
             past = view.pasts.get(host.platform, NOTHING_SEEN)
-            under_way = view.under_way.get(host.platform, {})
-            yield from (host_row(host, past, words, now, under_way, is_stale=is_stale).row(width), BLANK)
+            badge = health_badge(host.status, words) if host.connected else Badge("⊘", "not connected", "quiet")
+            checked, lasts = roughly_ago(host.checked_at, now), age(host.since, now)
+            since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
+            note = "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
+            if not host.connected:
+                note = "Connect it in the organization's settings; it then reappears."
+            if is_stale:
+                since = f"when last asked, {checked}"
+                note = "No newer answer, for the reason below: this is the last known state."
+            flapping = f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}"
+            row = HostFacts(
+                f"host:{host.platform}",
+                safe_text(host.platform, limit=30),
+                badge,
+                since=since,
+                about=safe_text(" · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)),
+                under_way=tuple(
+                    (run_badge(status), count) for status, count in view.under_way.get(host.platform, {}).items()
+                ),
+                history=past.history,
+                uptime=figures(past.uptimes),
+                warning=flapping if past.flips >= FLAPS and host.connected else "",
+                note=note,
+                is_stale=is_stale or not host.connected,
+                leads=True,
+            )
+            yield from (row.row(width), BLANK)
         if not view.hosts:
-            yield from (no_hosts(view.links).row(width), BLANK)
+            health, badge, note = link_of(view.links, "health"), Badge("◌", "asking…", "wait"), ""
+            if health is not None and health.last_ok_at is not None:
+                badge = Badge("○", "none connected", "quiet")
+                note = "Connect a code host in the organization's settings; it then appears here."
+            elif health is not None and health.is_failing:
+                badge, note = Badge("◌", "not known", "wait"), "The service has not answered yet; see below."
+            yield from (HostFacts("", "code hosts", badge, note=note).row(width), BLANK)
         link = link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait)
         yield from (link.row(width), BLANK, token_row(view.links, now).row(width), BLANK)
         incidents = []
