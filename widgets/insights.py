@@ -15,8 +15,8 @@ from textual.content import Content
 from textual.message import Message
 from textual_plotext import PlotextPlot
 
-from app.engine.text import plural, safe_text
-from app.engine.times import day, span
+from app.engine.text import safe_text
+from app.engine.times import span
 from storage.records import Coverage
 from storage.records.insights import Outcomes, RepositoryFigures
 from widgets.kit.badges import STYLES, Badge, Tone, tone_css
@@ -94,27 +94,6 @@ def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
     if step == "hour":
         return f"{local:%H}h" if is_short else f"{local:%H:%M}"
     return str(local.day) if is_short else f"{local.day} {local:%b}"
-
-
-def extent(view: InsightsView) -> str:
-    """The number of runs, the period, and whether the data is complete: `1,204 runs since 1 May · complete`."""
-    if view.step == "day":
-        since = day(view.since, view.at)
-    else:
-        first = view.since.astimezone()
-        since = f"{first:%H:%M} {'today' if first.date() == view.at.astimezone().date() else 'yesterday'}"
-    known, complete_since = "partial: not fetched yet", view.coverage.complete_since
-    if view.is_complete:
-        known = "complete"
-    elif complete_since is not None:
-        known = f"complete since {day(complete_since, view.at)} {complete_since.astimezone():%H:%M}, older is partial"
-    return f"{plural(view.runs, 'run')} since {since} · {known}"
-
-
-def counted(period: Outcomes, view: InsightsView) -> str:
-    """The outcomes of an hour or a day: `Fri 1 May: 12 runs, 2 failed`."""
-    partial = ", partial" if view.is_partial(period) else ""
-    return f"{started(period.start, view.step)}: {plural(period.total, 'run')}, {period.failed:,} failed{partial}"
 
 
 LEAST_WIDTH: Final = 24

@@ -139,11 +139,16 @@ class RunwardenApp(BaseApp[None]):
         self.screen_change_signal.subscribe(self, self._hide_toasts_below)
         if self.settings.keys or any(command.key for command in self.settings.commands):
             from app.console.keymap import report_mistakes
-            from app.console.own_commands import own_bindings
 
             self.set_keymap(self.settings.keys)
+            commands = enumerate(self.settings.commands)
+            own = (
+                hidden(command.key, f"own_command({number})", safe_text(command.name, limit=40), id=f"own.{number}")
+                for number, command in commands
+                if command.key
+            )
             # `App.bind` gives a binding no id.
-            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own_bindings(self.settings.commands))])
+            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own)])
             self.run_worker(partial(report_mistakes, self.session))
         if self._theme_problem:
             self.session.notify(f"The console uses the theme {DEFAULT}: {self._theme_problem}", severity="warning")

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from textual.app import SuspendNotSupported
-from textual.binding import Binding
 from textual.content import Content
 
 from app.console.base import BaseScreen
@@ -18,7 +17,6 @@ from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
 from app.profiles.settings import RUN_PLACEHOLDERS
 from storage import RunwardenError
-from widgets.kit import hidden
 
 DEADLINE_S: Final = 60.0
 """A command in the background is killed after this time; longer ones belong in the terminal."""
@@ -30,15 +28,6 @@ _PLACEHOLDER: Final = re.compile(r"\{([a-z_]+)\}")
 
 class CommandUnusableError(RunwardenError):
     """The command cannot be run; the message gives the reason."""
-
-
-def own_bindings(commands: Sequence[UserCommand]) -> list[Binding]:
-    """The keys of the commands that have one."""
-    return [
-        hidden(command.key, f"own_command({n})", safe_text(command.name, limit=40), id=f"own.{n}")
-        for n, command in enumerate(commands)
-        if command.key
-    ]
 
 
 def filled_in(argv: Sequence[str], known: Mapping[str, str]) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -238,50 +238,37 @@ class PlatformHistory(Struct, frozen=True):
 NOTHING_SEEN: Final = PlatformHistory((), (Uptime(MAX_WINDOW, 0, 0),) * len(WINDOWS))
 
 
-class SampleReader(Struct, frozen=True):
-    """Computes histories from samples."""
+def past_of(
+    spans: Sequence[HealthSpan],
+    now: datetime,
+    healthy_words: Collection[str],
+    hold: timedelta,
+    *,
+    connected: bool = True,
+) -> PlatformHistory:
+    """One platform's past from its spans, oldest first; see `incidents` for `hold`."""
+    return PlatformHistory(
+        slices(spans, now, SLICES, SLICE, healthy_words),
+        tuple(uptime(spans, window, now, healthy_words) for _, window in WINDOWS),
+        flips(spans, healthy_words, now - FLAPPING),
+        incidents(spans, healthy_words, hold, connected=connected),
+    )
 
-    healthy_words: frozenset[str]
-    hold: timedelta
-    """An incident continues after a shorter recovery."""
-    health_s: float
-    """Seconds between health polls."""
 
-    def pasts(
-        self, hosts: Sequence[PlatformHealth], spans: Sequence[HealthSpan], now: datetime
-    ) -> dict[str, PlatformHistory]:
-        """Return each platform's past by name; empty without samples."""
-        own = {platform: tuple(group) for platform, group in groupby(spans, lambda span: span.platform)}
-        return {
-            host.platform: self._past(own.get(host.platform, ()), now, self.healthy_words, connected=host.connected)
-            for host in hosts
-        }
-
-    def link_past(self, polls: Sequence[PollSpan], now: datetime) -> PlatformHistory:
-        """Our link's past, from the polls of runs, newest first; only unanswered polls make incidents."""
-        # Spans, oldest first; each one extends to the next, unless the gap is too long.
-        # A refused token is an answer too; without a token there is no request.
-        words: dict[str | None, str] = {None: _WELL, "rate_limited": "slow", "token": NO_STATUS}
-        spans: list[HealthSpan] = []
-        for poll in reversed(polls):
-            kind = error_kind(poll.error_kind)
-            usual = _WELL if kind.concerns == "token" else kind.word.removeprefix("service ")
-            word = words.get(poll.error_kind, usual)
-            spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
-        gap = longest_gap(self.health_s)
-        joined = [
-            replace(span, end=after.start) if timedelta(0) <= after.start - span.end <= gap else span
-            for span, after in pairwise(spans)
-        ]
-        past = self._past((*joined, *spans[-1:]), now, frozenset({_WELL}))
-        return replace(past, incidents=tuple(incident for incident in past.incidents if incident.worst == "bad"))
-
-    def _past(
-        self, spans: tuple[HealthSpan, ...], now: datetime, words: frozenset[str], *, connected: bool = True
-    ) -> PlatformHistory:
-        return PlatformHistory(
-            slices(spans, now, SLICES, SLICE, words),
-            tuple(uptime(spans, window, now, words) for _, window in WINDOWS),
-            flips(spans, words, now - FLAPPING),
-            incidents(spans, words, self.hold, connected=connected),
-        )
+def link_past(polls: Sequence[PollSpan], now: datetime, hold: timedelta, gap: timedelta) -> PlatformHistory:
+    """Our link's past, from the polls of runs, newest first; only unanswered polls make incidents."""
+    # Spans, oldest first; each one extends to the next, unless the gap is too long.
+    # A refused token is an answer too; without a token there is no request.
+    words: dict[str | None, str] = {None: _WELL, "rate_limited": "slow", "token": NO_STATUS}
+    spans: list[HealthSpan] = []
+    for poll in reversed(polls):
+        kind = error_kind(poll.error_kind)
+        usual = _WELL if kind.concerns == "token" else kind.word.removeprefix("service ")
+        word = words.get(poll.error_kind, usual)
+        spans.append(HealthSpan(OUR_LINK, word, poll.first_at, poll.last_at))
+    joined = [
+        replace(span, end=after.start) if timedelta(0) <= after.start - span.end <= gap else span
+        for span, after in pairwise(spans)
+    ]
+    past = past_of((*joined, *spans[-1:]), now, {_WELL}, hold)
+    return replace(past, incidents=tuple(incident for incident in past.incidents if incident.worst == "bad"))

@@ -1,7 +1,8 @@
 """The Health tab: the code hosts now and in the past, our link to the service, and the token."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from math import floor
 from typing import ClassVar, Final
 
@@ -18,7 +19,7 @@ from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.troubles import UNREADABLE
 from app.engine.engine import Engine
 from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
-from app.engine.text import SafeText, plural, safe_text
+from app.engine.text import plural, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
 from app.health.facts import (
     FLAPPING,
@@ -28,10 +29,11 @@ from app.health.facts import (
     WINDOWS,
     Incident,
     PlatformHistory,
-    SampleReader,
     Uptime,
     level,
+    link_past,
     longest_gap,
+    past_of,
 )
 from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, using_engine
@@ -293,9 +295,8 @@ class HealthScreen(BaseScreen):
             return
         session = self.session
         hold = timedelta(seconds=session.settings.notify.hold_s)
-        reader = SampleReader(session.healthy_words, hold, session.profile.poll.health_s)
-        ahead = session.vitals.run_clock_ahead
-        self._view = await read_health(engine.cache, reader, session.clock(), ahead, self._view)
+        words, health_s, ahead = session.healthy_words, session.profile.poll.health_s, session.vitals.run_clock_ahead
+        self._view = await read_health(engine.cache, words, hold, health_s, session.clock(), ahead, self._view)
         self._show(session.clock())
         self.refresh_bindings()
 
@@ -381,31 +382,45 @@ class HealthScreen(BaseScreen):
 
 
 async def read_health(
-    cache: Cache, reader: SampleReader, now: datetime, ahead: timedelta, before: HealthView
+    cache: Cache,
+    healthy_words: Collection[str],
+    hold: timedelta,
+    health_s: float,
+    now: datetime,
+    ahead: timedelta,
+    before: HealthView,
 ) -> HealthView:
-    """Read the data, with the service's clock `ahead` by this much. Final counts of incidents are copied from `before`.
+    """Read the data. Final counts of incidents are copied from `before`.
+
+    Health is polled every `health_s` seconds, the service's clock is `ahead` by this much, and an incident continues
+    after a recovery shorter than `hold`.
 
     Raises:
         StorageError: The cache cannot be read.
     """
-    since = now - MAX_WINDOW
+    since, gap = now - MAX_WINDOW, longest_gap(health_s)
     # Bad, impaired, unknown and healthy hosts, then those no longer connected.
-    levels, words = ("bad", "impaired", None, "well"), reader.healthy_words
+    levels = ("bad", "impaired", None, "well")
     hosts = tuple(
         sorted(
             await cache.health(),
-            key=lambda host: levels.index(level(host.status, words)) if host.connected else len(levels),
+            key=lambda host: levels.index(level(host.status, healthy_words)) if host.connected else len(levels),
         )
     )
-    pasts = reader.pasts(hosts, await cache.health_spans(since, longest_gap=longest_gap(reader.health_s)), now)
-    link_past = reader.link_past(await cache.polls(LINK_POLLS, "runs", since), now)
-    every = (incident for past in (*pasts.values(), link_past) for incident in past.incidents)
+    all_spans = groupby(await cache.health_spans(since, longest_gap=gap), lambda span: span.platform)
+    spans = {platform: tuple(own) for platform, own in all_spans}
+    pasts = {
+        host.platform: past_of(spans.get(host.platform, ()), now, healthy_words, hold, connected=host.connected)
+        for host in hosts
+    }
+    link = link_past(await cache.polls(LINK_POLLS, "runs", since), now, hold, gap)
+    every = (incident for past in (*pasts.values(), link) for incident in past.incidents)
     recent = [incident for incident in every if incident.end >= since]
     incidents = tuple(sorted(recent, key=lambda incident: (incident.is_ongoing, incident.start), reverse=True))
     failed: dict[tuple[str, datetime], FailedRuns] = {}
     for incident in incidents[:MAX_INCIDENTS]:
         platform, key = incident.platform, (incident.platform, incident.start)
-        start, end = incident.failures(reader.health_s)
+        start, end = incident.failures(health_s)
         if key in before.failed and incident in before.incidents and end is not None and end < now - SETTLED:
             failed[key] = before.failed[key]
         elif platform != OUR_LINK:
@@ -414,7 +429,7 @@ async def read_health(
         hosts,
         await cache.links(),
         pasts,
-        link_past,
+        link,
         {
             host.platform: {
                 status: await cache.count(replace(of_platform(host.platform), statuses=(status,)))

@@ -19,8 +19,8 @@ from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import CoalescedTask, Session
 from app.console.troubles import UNREADABLE
 from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
-from app.engine.text import safe_text
-from app.engine.times import local_moment, rfc3339
+from app.engine.text import plural, safe_text
+from app.engine.times import day, local_moment, rfc3339
 from app.runs.screen_export import ExportScreen, exporting
 from app.runs.screen_views import runs_lead
 from storage.records import RunFilter
@@ -32,9 +32,8 @@ from widgets.insights import (
     ChartStep,
     InsightsView,
     OutcomesChart,
-    counted,
-    extent,
     repository_rows,
+    started,
     table_rows,
 )
 from widgets.kit import hidden
@@ -225,7 +224,7 @@ class InsightsScreen(BaseScreen):
 
     @work
     async def action_export(self) -> None:
-        view, day = self._view, self._engine.clock().astimezone()
+        view, today = self._view, self._engine.clock().astimezone()
         if view is None:
             return
 
@@ -233,7 +232,7 @@ class InsightsScreen(BaseScreen):
             await asyncio.to_thread(write, view, path)
             return f"Written: {path}"
 
-        name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{day:%Y-%m-%d}.csv"
+        name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{today:%Y-%m-%d}.csv"
         suggested = Path.cwd() / "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
         sheet = ExportScreen("Export these figures", suggested, written)
         if result := await self.app.push_screen_wait(sheet):
@@ -262,7 +261,12 @@ class InsightsScreen(BaseScreen):
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
         view, index = self._chart.view, self._chart.cursor
-        title = "" if view is None or index is None else counted(view.outcomes[index], view)
+        title = ""
+        if view is not None and index is not None:
+            period = view.outcomes[index]
+            remark = ", partial" if view.is_partial(period) else ""
+            runs = f"{plural(period.total, 'run')}, {period.failed:,} failed"
+            title = f"{started(period.start, view.step)}: {runs}{remark}"
         self.query_one("#insight-outcomes").border_subtitle = title
         self.refresh_bindings()
 
@@ -324,7 +328,17 @@ class InsightsScreen(BaseScreen):
         return Notice("◌", f"No run of {self._span.title} is known", lines, "warn")
 
     def _show_extent(self, view: InsightsView) -> None:
-        words = extent(view) if view.runs or self._was_answered else ""
+        words = ""
+        if view.runs or self._was_answered:
+            since, complete_since = day(view.since, view.at), view.coverage.complete_since
+            if view.step == "hour":
+                first = view.since.astimezone()
+                since = f"{first:%H:%M} {'today' if first.date() == view.at.astimezone().date() else 'yesterday'}"
+            known = "complete" if view.is_complete else "partial: not fetched yet"
+            if not view.is_complete and complete_since is not None:
+                at = f"{day(complete_since, view.at)} {complete_since.astimezone():%H:%M}"
+                known = f"complete since {at}, older is partial"
+            words = f"{plural(view.runs, 'run')} since {since} · {known}"
         self.query_one("#insight-extent", SteadyText).update(Content.styled(words, STYLES["quiet"]))
 
     @property

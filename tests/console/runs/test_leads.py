@@ -5,7 +5,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from app.health.facts import SampleReader
 from app.health.screen import HealthView, read_health
 from app.runs.query import parse
 from app.runs.screen_views import of_platform, runs_lead
@@ -48,8 +47,8 @@ async def test_an_incident_says_what_failed_in_it_on_its_platform(tmp_path: Path
             sample = HealthSample("gitlab", status, None, None, "{}")
             await cache.store_health((sample,), at=NOON - timedelta(minutes=minutes))
         await cache.store_runs(runs, asked_at=NOON)
-        reader = SampleReader(frozenset({"ok"}), timedelta(minutes=2), 30)
-        view = await read_health(cache, reader, NOON, timedelta(0), HealthView())
+        hold, no_time = timedelta(minutes=2), timedelta(0)
+        view = await read_health(cache, {"ok"}, hold, 30, NOON, no_time, HealthView())
 
     (incident,) = view.incidents
     assert view.failed == {("gitlab", incident.start): FailedRuns(2, created)}
