@@ -210,7 +210,6 @@ class BaseScreen(Screen[None]):
         return None
 
     def return_to(self, bookmark: Any) -> None:
-        """Restore what `bookmark` returned."""
         self.go_to(bookmark)
 
     @property
@@ -323,7 +322,6 @@ class BaseScreen(Screen[None]):
 
 
 def is_too_small(size: Size) -> bool:
-    """Whether a terminal of this size is too small for a screen."""
     return size.width < LEAST.width or size.height < LEAST.height
 
 
@@ -365,6 +363,5 @@ SCREENS: Final = {
 
 
 def screen_type(tab: str) -> type[BaseScreen]:
-    """Import a tab's screen class."""
     kind: type[BaseScreen] = resolve_name(SCREENS[tab])
     return kind

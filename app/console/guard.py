@@ -72,7 +72,6 @@ class BaseApp(App[ResultT]):
         return TerminalDriver if usual is LinuxDriver else usual
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's filters, followed by those of the theme."""
         filters = super().get_line_filters()
         if self.own_filter is None:
             return filters
@@ -94,7 +93,6 @@ class BaseApp(App[ResultT]):
         self.session.failed(error)
 
     async def on_event(self, event: events.Event) -> None:
-        """Handle an event; a `RunwardenError` becomes a notice."""
         if self.session is not None and isinstance(event, events.Key | events.MouseDown):
             self.session.note_input()
         try:
@@ -103,7 +101,6 @@ class BaseApp(App[ResultT]):
             self.failed(error)
 
     async def run_action(self, *arguments: Any, **options: Any) -> bool:
-        """Run a key's or a click's action; a `RunwardenError` becomes a notice."""
         try:
             return await super().run_action(*arguments, **options)
         except RunwardenError as error:

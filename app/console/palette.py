@@ -179,7 +179,6 @@ def _line(name: Content, command: PaletteCommand) -> Content:
 
 
 async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:
-    """Everything that can be jumped to from a screen."""
     session = screen.session
     saved = PreferencesFile.of(session.settings, session.profile).read().views
     leads: list[tuple[str, str, Message]] = [

@@ -107,7 +107,6 @@ class SwitchProfile(Message):
 
 
 def mark_of(of: "Engine | Session") -> ProfileMark:
-    """The name of the profile, in its colour."""
     return ProfileMark(of.profile.name, of.settings.color_of(of.profile.name))
 
 
@@ -251,12 +250,10 @@ class VitalsFeed:
 
     @property
     def trouble(self) -> Notice | None:
-        """The problem with our own files or the link, or None."""
         return self.storage_trouble or link_notice(self.now.runs_link, self._session.clock(), self.now.wait)
 
     @property
     def storage_trouble(self) -> Notice | None:
-        """The problem with our own files, or None."""
         return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
 
     @property
@@ -510,7 +507,6 @@ class Session:
         self.show_pins(())
 
     def handle(self, event: Event) -> None:
-        """Handle an event of the engine, and pass it on to the screens."""
         if isinstance(event, LinkChanged) and event.own_failure is not None and event.state.subject == "runs":
             title, text = own_failure_text(event.own_failure)
             self.notify(text, title=title, severity="warning", timeout=FIX_TOAST_S, opens=GoToTab("health"))
@@ -595,7 +591,6 @@ class Session:
 
     @property
     def has_notice(self) -> bool:
-        """Whether a toast is on show."""
         return bool(self.notices) and self.clock() < self.notices[0].until
 
     def copy(self, text: str) -> None:

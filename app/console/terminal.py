@@ -212,7 +212,6 @@ class TerminalDriver(LinuxDriver):
             self.write(f"{keep}\x1b]2;{title}\x07")
 
     def stop_application_mode(self) -> None:
-        """Restore the terminal, its old title included."""
         self._hidden_title, self._title = self._title, ""
         if self._hidden_title:
             self.write(GIVE_TITLE_BACK)

@@ -171,7 +171,6 @@ class UserPreferences(Struct, frozen=True):
     version: int = _VERSION
 
     def with_recent(self, name: str) -> "UserPreferences":
-        """Return the preferences with this palette choice as the most recent one."""
         others = (other for other in self.recent if other != name)
         return replace(self, recent=(str(name), *others)[:MAX_RECENT])  # Plain: safe text is not JSON.
 

@@ -128,7 +128,6 @@ def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
 
 
 def incident_key(incident: Incident) -> str:
-    """The key of the incident's line."""
     return f"incident:{incident.platform}:{incident.start.isoformat()}"
 
 

@@ -95,7 +95,6 @@ class InboxScreen(BaseScreen):
 
     @property
     def focused_run_id(self) -> str | None:
-        """The newest run of the item under the cursor."""
         return next((entry.run_id for entry in self._item.entries if entry.run_id), None) if self._item else None
 
     @property

@@ -31,7 +31,6 @@ ORIGINS: Final = {"git": "git", "service": "the service's results"}
 
 
 def print_origin(output: Output, change: Change) -> None:
-    """Say where a change comes from, and between which commits."""
     if not change.patch:
         output.note(f"Nothing was changed, says {ORIGINS[change.source]}.")
         return
@@ -112,11 +111,6 @@ ARTIFACTS: Final = (
 
 
 def resolved(_: click.Context | None, __: click.Parameter | None, folder: Path) -> Path:
-    """The folder as an absolute path.
-
-    Raises:
-        click.BadParameter: It is relative to a working folder that was deleted.
-    """
     try:
         return folder.resolve()
     except OSError as error:

@@ -79,11 +79,7 @@ async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Re
 
 
 def require(answer: T | Unavailable) -> T:
-    """The answer itself.
-
-    Raises:
-        CommandFailedError: It is not available; the message says why.
-    """
+    """The answer itself; one that is missing ends the command with its reason."""
     if isinstance(answer, Unavailable):
         raise failed("not_found", answer.reason)
     return answer

@@ -290,7 +290,6 @@ class DiffView(TextView):
 
     @property
     def file(self) -> int | None:
-        """The file under the cursor."""
         return self._file_and_row(self.cursor)[0] if self._starts else None
 
     @property

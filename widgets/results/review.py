@@ -269,7 +269,6 @@ class ReviewView(TextView):
 
     @property
     def source(self) -> int:
-        """The line of the text under the cursor."""
         return self._lines[self.cursor].source if self._lines else 0
 
     def on_resize(self) -> None:
