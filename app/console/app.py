@@ -59,12 +59,8 @@ class BetweenScreen(Screen[None]):
 
     CSS = "BetweenScreen { align: center middle; } BetweenScreen Static { width: auto; color: $foreground 70%; }"
 
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name_of_profile = safe_text(name, limit=60)
-
     def compose(self) -> ComposeResult:
-        yield Static(f"◌ Opening {self._name_of_profile} …", markup=False)
+        yield Static(f"◌ Opening {safe_text(self.name or '', limit=60)} …", markup=False)
 
 
 WRITING: Final = frozenset({"send", "import"})
@@ -354,7 +350,7 @@ class RunwardenApp(BaseApp[None]):
         left, profile = self.session, self.engines.profile(name)
         came_from = self._here if run is not None else None
         try:
-            self.add_mode(BETWEEN, lambda: BetweenScreen(name))
+            self.add_mode(BETWEEN, lambda: BetweenScreen(name=name))
             await self.switch_mode(BETWEEN)
             # Close screens before the engine they read from, and their workers before the widgets they write to.
             for mode in MODES:

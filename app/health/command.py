@@ -76,7 +76,20 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
                 hosts.append(HostView(platform, ExitLevel.UNKNOWN, now))
     level = max((host.level for host in hosts), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
     output = invocation.output
-    facts = {host.platform.platform: host.facts() for host in hosts}
+    # The platform's object as received (spec 2.7), and our observations.
+    facts = {
+        host.platform.platform: {
+            "status": host.platform.status,
+            **as_received(host.platform.raw_json),
+            "observed": {
+                "level": host.level.name.lower(),
+                "since": rfc3339(host.platform.since),
+                "checked_at": rfc3339(host.platform.checked_at),
+                "connected": host.platform.connected,
+            },
+        }
+        for host in hosts
+    }
     checked_at = next((link.last_ok_at for link in links if link.subject == "health"), None)
     match output.format:
         case Format.JSON:
@@ -108,20 +121,6 @@ class HostView(Struct, frozen=True):
     platform: PlatformHealth
     level: ExitLevel
     now: datetime
-
-    def facts(self) -> dict[str, object]:
-        """The document as JSON: the platform's object as received (spec 2.7), and our observations."""
-        platform = self.platform
-        return {
-            "status": platform.status,
-            **as_received(platform.raw_json),
-            "observed": {
-                "level": self.level.name.lower(),
-                "since": rfc3339(platform.since),
-                "checked_at": rfc3339(platform.checked_at),
-                "connected": platform.connected,
-            },
-        }
 
 
 async def _check_address(engine: "Engine") -> None:

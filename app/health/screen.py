@@ -222,7 +222,7 @@ class HealthScreen(BaseScreen):
 
     @property
     def bookmark(self) -> str:
-        return self._key
+        return "" if self._list.row is None else self._list.row.key
 
     def return_to(self, bookmark: str) -> None:
         self._list.seek(bookmark)
@@ -238,18 +238,18 @@ class HealthScreen(BaseScreen):
         if action == "incident":
             return bool(self._view.incidents)
         if action == "retry":
-            is_here = self._lead(self._key) is not None and not self.session.profile.read_only
+            is_here = self._lead(self.bookmark) is not None and not self.session.profile.read_only
             return "failed" in self._view.statuses and (is_here or None)
         return super().check_action(action, parameters)
 
     def action_incident(self) -> None:
         keys = [incident_key(incident) for incident in self._view.incidents[:MAX_INCIDENTS]]
-        here = keys.index(self._key) if self._key in keys else -1
+        here = keys.index(self.bookmark) if self.bookmark in keys else -1
         self._list.seek(keys[(here + 1) % len(keys)])
 
     @using_engine("form")
     async def action_retry(self, engine: Engine) -> None:
-        if (lead := self._lead(self._key)) is None:
+        if (lead := self._lead(self.bookmark)) is None:
             return
         runs = replace(parse(lead.target or "", self.session.run_now()).filter, statuses=("failed",))
         if ids := await ids_of(self.session, engine, runs, RunSort()):
@@ -257,10 +257,6 @@ class HealthScreen(BaseScreen):
             self.session.poll_soon()
         elif not await engine.cache.count(runs):
             self.session.notify("No failed run in this row.")
-
-    @property
-    def _key(self) -> str:
-        return "" if self._list.row is None else self._list.row.key
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
