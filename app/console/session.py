@@ -120,17 +120,17 @@ class ShownNotice(Struct, frozen=True):
     """When the toast disappears."""
 
 
+@dataclass(eq=False)
 class CoalescedTask:
     """Runs its work when asked; requests during a run lead to exactly one more run."""
 
-    def __init__(self, work: Callable[[], Coroutine[None, None, None]], start: Callable[..., object]) -> None:
-        """Prepare; `start` runs a coroutine function in the background, such as a screen's `run_worker`."""
-        self._work = work
-        self._start = start
-        self._wanted = False
-        self._busy = False
-        self._run: asyncio.Task[None] | None = None
-        self._is_given_up = False
+    _work: Callable[[], Coroutine[None, None, None]]
+    _start: Callable[..., object]
+    """Runs a coroutine function in the background, such as a screen's `run_worker`."""
+    _wanted: bool = False
+    _busy: bool = False
+    _run: asyncio.Task[None] | None = None
+    _is_given_up: bool = False
 
     def ask(self) -> None:
         """Run the work now, or once more after the current run."""

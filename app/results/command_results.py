@@ -54,28 +54,23 @@ MAX_SHOWN: Final = 4_000
 END_FACTS: Final = "outcome reason failure_kind summary question commit"
 
 
-async def _run_detail(invocation: Invocation, engine: "Engine", run_id: str) -> "RunDetail":
-    lookup = RunLookup(engine)
-    try:
-        run = await lookup.current(run_id)
-    except ApiError as error:
-        try:
-            run = await lookup.cached(run_id)
-        except CommandFailedError:
-            raise error from None
-        invocation.output.note(f"{error.message} The run is shown as last seen.")
-    detail = await engine.cache.detail(run.run_id)
-    if detail is None:
-        raise failed("not_found", f"The run {run_id} is not in the cache.", run_id=run_id)
-    return detail
-
-
 @asynccontextmanager
-async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Results, RunDetail]]":
+async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Engine, Results, RunDetail]]":
     """A run from the service or the cache, and its results."""
     async with invocation.engine(needs_token=False) as engine:
-        detail = await _run_detail(invocation, engine, run_id)
-        yield Results(engine.settings, engine.extension, Network.of(engine.profile)), detail
+        lookup = RunLookup(engine)
+        try:
+            run = await lookup.current(run_id)
+        except ApiError as error:
+            try:
+                run = await lookup.cached(run_id)
+            except CommandFailedError:
+                raise error from None
+            invocation.output.note(f"{error.message} The run is shown as last seen.")
+        detail = await engine.cache.detail(run.run_id)
+        if detail is None:
+            raise failed("not_found", f"The run {run_id} is not in the cache.", run_id=run_id)
+        yield engine, Results(engine.settings, engine.extension, Network.of(engine.profile)), detail
 
 
 def require(answer: T | Unavailable) -> T:
@@ -199,10 +194,8 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     Turns come from the service's results or from git. RUN_ID may be abbreviated, as long as it is unique.
     """
     output = invocation.output
-    async with invocation.engine(needs_token=False) as engine:
-        detail = await _run_detail(invocation, engine, run_id)
-        about = await _About.read(engine, detail.run)
-        answer = await Results(engine.settings, engine.extension, Network.of(engine.profile)).turns(detail)
+    async with opened(invocation, run_id) as (engine, results, detail):
+        about, answer = await _About.read(engine, detail.run), await results.turns(detail)
     if isinstance(answer, Unavailable) and output.format is Format.TABLE:
         about.print_to(output, answer)
     run_turns = require(answer)
@@ -272,7 +265,7 @@ def _print_turn(output: Output, turn: "Turn", agent: str | None) -> None:
 async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     """Open a run in the browser, by the address that `console.run_url` or the service gives; print that address."""
     if pull:
-        async with opened(invocation, run_id) as (results, detail):
+        async with opened(invocation, run_id) as (_, results, detail):
             turns = require(await results.turns(detail))
         pulls = [posting for posting in turns.postings if posting.kind == "pull_request"]
         address = next((posting.url for posting in pulls if posting.url), None)

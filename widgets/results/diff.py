@@ -276,7 +276,8 @@ class DiffView(TextView):
             self._folded.discard(file)
             self.grew()
         self.go_to_file(file)
-        numbers = ((row, self._number(file, row)) for row in range(len(self._files[file].right)))
+        lines = ((row, at) for row, at in enumerate(self._files[file].right) if at != NONE)
+        numbers = ((row, self._rows.patch.numbers(at)[NEW]) for row, at in lines)
         nearest = min(((abs(there - line), row) for row, there in numbers if line and there), default=None)
         if nearest is not None:
             self.put_cursor(self._starts[file] + 1 + nearest[1])
@@ -291,14 +292,6 @@ class DiffView(TextView):
     @property
     def file(self) -> int | None:
         return self._file_and_row(self.cursor)[0] if self._starts else None
-
-    @property
-    def line(self) -> int | None:
-        """The number of the line under the cursor in the new file, or None."""
-        if not self._starts:
-            return None
-        file, row = self._file_and_row(self.cursor)
-        return self._number(file, row) if row != HEADING else None
 
     def changed(self, file: int) -> ChangedFile:
         """The facts of a file so far."""
@@ -427,10 +420,6 @@ class DiffView(TextView):
     def _file_and_row(self, index: int) -> tuple[int, int]:
         file = max(0, bisect_right(self._starts, index) - 1)
         return file, index - self._starts[file] - 1
-
-    def _number(self, file: int, row: int) -> int | None:
-        line = self._files[file].right[row]
-        return None if line == NONE else self._rows.patch.numbers(line)[1]
 
     def _half(self, file: int, line: int, side: Side, words: Spans, width: int, ground: str) -> Strip:
         if line == NONE:

@@ -127,7 +127,12 @@ async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
         await scene.shows("2 findings · from git")
         await scene.press("enter")
         view = scene.app.screen.query_one(DiffView)
-        await until(lambda: view.line == 8, "the finding's line has the cursor", saw=lambda: view.line)
+
+        def under_cursor() -> list[bytes]:
+            return [*view.texts(view.cursor)] if view.total else []
+
+        changed = b"    return hashlib.sha256(password).hexdigest() == stored(name)"
+        await until(lambda: under_cursor() == [changed], "the finding's line has the cursor", saw=under_cursor)
         assert "since merge base with main" in scene.text
         page = scene.app.screen
         await scene.press("escape")
