@@ -102,7 +102,7 @@ class Refusal:
 def answered(
     access: ModelAccess, model: str, status: int, headers: Mapping[str, str], body: bytes, now_s: float
 ) -> Refusal:
-    """Explain an answer other than success; `now_s`: the present, in seconds since 1970."""
+    """Explain an answer other than success; `headers` in lower case; `now_s`: the present, in seconds since 1970."""
     text = body.decode("utf-8", "replace")
     fitting = (cause for cause in _CAUSES if re.match(cause.statuses, str(status)))
     cause = next(cause for cause in fitting if re.search(cause.words, text, re.IGNORECASE))
@@ -163,7 +163,6 @@ _BROKEN: Final[dict[type[Exception], str]] = {
 
 def _wait_s(headers: Mapping[str, str], body: str, now_s: float) -> float | None:
     """Return the seconds until the provider accepts requests again, if it states them, otherwise None."""
-    headers = {name.lower(): value for name, value in headers.items()}
     for text in (f"{headers.get('retry-after-ms', '')}ms", headers.get("retry-after", "")):
         if (wait_s := seconds_until(text, now_s)) is not None:
             return wait_s

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, model_validator
 from service import ids
 from service.agents.options import DEFAULT_NAME
 from service.api.errors import HttpError, bad_request
-from service.clock import CENTURY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339
+from service.clock import CENTURY_MICROS, DAY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339
 from service.reference import default_branch
 from service.store import organizations, repositories
 from service.store.database import Database
@@ -39,8 +39,7 @@ _REQUESTERS: Final = ("ada", "grace", "linus", "margaret", "nightly")
 
 # A team: office hours, quiet weekends, a bad night, and an incident of a code host.
 _HOUR: Final = 3600 * SECOND_MICROS
-_DAY: Final = 24 * _HOUR
-_BAD_NIGHT_AGO: Final = 6 * _DAY
+_BAD_NIGHT_AGO: Final = 6 * DAY_MICROS
 """The bad night, from midnight to four, begins this long before the last midnight of the history."""
 _TUESDAY: Final = 1
 _SATURDAY: Final = 5
@@ -159,9 +158,9 @@ def _hour(at: int, until: int) -> tuple[float, bool, bool]:
     """
     begins = datetime.fromtimestamp(at // SECOND_MICROS, UTC)
     hour, weekday = begins.hour, begins.weekday()
-    midnight = until - until % _DAY
-    night = hour in _NIGHT_HOURS and midnight - _BAD_NIGHT_AGO <= at < midnight - _BAD_NIGHT_AGO + _DAY
-    incident = weekday == _TUESDAY and hour in _INCIDENT_HOURS and until - 8 * _DAY <= at < until - _DAY
+    midnight = until - until % DAY_MICROS
+    night = hour in _NIGHT_HOURS and midnight - _BAD_NIGHT_AGO <= at < midnight - _BAD_NIGHT_AGO + DAY_MICROS
+    incident = weekday == _TUESDAY and hour in _INCIDENT_HOURS and until - 8 * DAY_MICROS <= at < until - DAY_MICROS
     weight = 1.0 if hour in range(8, 18) else 0.25 if hour in range(6, 22) else 0.08
     weight *= 0.15 if weekday >= _SATURDAY else 1
     return 1.6 if night else 3.0 if incident else weight, night, incident

@@ -49,8 +49,8 @@ ROWS = [
 def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
     """The limit may be in seconds, an instant or a duration; of several limits, the exhausted one counts."""
     for headers, body, wait_s in (
-        ({"Retry-After": "30"}, "", 30),
-        ({"Retry-After": "Wed, 18 Nov 2026 12:06:40 GMT"}, "", HOUR_S),
+        ({"retry-after": "30"}, "", 30),
+        ({"retry-after": "Wed, 18 Nov 2026 12:06:40 GMT"}, "", HOUR_S),
         ({}, gemini(429, "RESOURCE_EXHAUSTED", QUOTA, RETRY_INFO), 34.07),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1h0m0.5s"}, "", HOUR_S + 0.5),
         (
@@ -61,7 +61,7 @@ def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
             "",
             HOUR_S,
         ),
-        ({"Retry-After": "soon"}, "", None),
+        ({"retry-after": "soon"}, "", None),
     ):
         assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
 
