@@ -26,11 +26,6 @@ class StrictConnection(h11.Connection):
     """Refuses a request that states its length twice: a proxy in front could believe the other one."""
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return the next event.
-
-        Raises:
-            h11.RemoteProtocolError: The request is malformed.
-        """
         event = super().next_event()
         if isinstance(event, h11.Request):
             names = {name for name, _ in event.headers}

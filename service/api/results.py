@@ -241,11 +241,7 @@ def read_run(run_id: str, request: Request, context: RequestContext, caller: Run
 
 
 def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any]:
-    """Return a run with its turns, oldest first, without its address.
-
-    Raises:
-        HttpError: 404, the caller's organization has no such run.
-    """
+    """Return a run with its turns, oldest first, without its address (404: the organization has no such run)."""
     with context.database.read() as connection:
         run = run_of(connection, caller, run_id)
         conversation = dispatch.explained(connection, run, context.settings.execution, context.clock)
@@ -376,11 +372,7 @@ class TurnLog:
 
 @contextmanager
 def turn_log(context: Context, caller: Caller, run_id: str, number: str) -> Iterator[TurnLog]:
-    """Open the log of a turn.
-
-    Raises:
-        HttpError: 404 or 410, there is none, or it is not kept any longer.
-    """
+    """Open the log of a turn (404: there is none; 410: it is not kept any longer)."""
     with context.database.read() as connection:
         # Read the turn before the log: if the turn has ended, the log is complete.
         turn = _turn_of(connection, caller, run_id, number)

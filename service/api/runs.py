@@ -139,11 +139,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader) -> d
 
 
 def listed(context: Context, caller: Caller, query: dict[str, str]) -> tuple[list[Run], str | None, int]:
-    """Return a page of the caller's runs for query parameters, each given once, as `page_of` does.
-
-    Raises:
-        HttpError: 400, a parameter is not valid.
-    """
+    """Return a page of the caller's runs for query parameters, as `page_of` does (400: one of them is not valid)."""
     text = query.get("page_size", str(_DEFAULT_SIZE))
     size = int(text) if _INTEGER.fullmatch(text) else 0
     if not 1 <= size <= _MAX_SIZE:
@@ -159,11 +155,7 @@ def listed(context: Context, caller: Caller, query: dict[str, str]) -> tuple[lis
 def page_of(
     context: Context, connection: sa.Connection, filters: Filters, token: str | None, size: int
 ) -> tuple[list[Run], str | None, int]:
-    """Return the runs of a page, the token of the next one (None: it is the last), and how many runs match.
-
-    Raises:
-        HttpError: 400, the token does not belong to these filters.
-    """
+    """Return a page's runs, the next page's token (None: it is the last), and how many match (400: a foreign token)."""
     after = None
     if token is not None:
         position = b""
@@ -342,11 +334,7 @@ async def _refuse_protected(context: Context, target: repositories.Repository, r
 
 
 def run_of(connection: sa.Connection, caller: Caller, run_id: str) -> Run:
-    """Return a run.
-
-    Raises:
-        HttpError: 404, the caller's organization has no such run.
-    """
+    """Return a run (404: the caller's organization has no such run)."""
     run = runs.by_id(connection, run_id)
     if run is None or run.organization_id != caller.organization.id:
         raise HttpError(404, "run_not_found", f"there is no run {run_id!r}; list the runs to find its id")
@@ -419,11 +407,7 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
 def _first_target(
     connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str
 ) -> repositories.Repository:
-    """Return the first candidate that is configured, and so exists, otherwise the first on a connected host.
-
-    Raises:
-        HttpError: 400, there is neither.
-    """
+    """Return the first candidate that is configured, and so exists, else on a connected host (400: there is none)."""
     for candidate in candidates:
         if configured := repositories.by_path(connection, organization_id, candidate.platform, candidate.path):
             return configured

@@ -246,7 +246,7 @@ class Attempt:
             "run_id": self.run.id,
             "turn": self.turn.number,
             "agent": self.agent.name,
-            "repository": self.run.reference.body,
+            "repository": self.run.body["repository"],
             "branch": self.run.branch,
             "default_branch": self._checkout.snapshot.default_branch,
             "instructions": with_messages(self.turn.instructions, sent[self.turn.number]),

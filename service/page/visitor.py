@@ -65,11 +65,7 @@ def open_session(response: Response, value: str) -> Response:
 
 
 async def read_form(request: Request) -> Form:
-    """Return the form of a request, without a check of who sent it.
-
-    Raises:
-        HttpError: 400, 413 or 503, it cannot be read.
-    """
+    """Return the form of a request, without a check of who sent it (400, 413 or 503: it cannot be read)."""
     if not hasattr(request.state, "form"):
         context = context_of(request)
         raw = await read_bytes(request, context.settings.limits.body_bytes, context.unproven_forms)

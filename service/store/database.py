@@ -185,11 +185,7 @@ class Database:
             raise DatabaseError(f"the database {self.shown} {why}") from error
 
     def _check_sessions(self) -> None:
-        """Refuse a connection pooler that changes sessions between transactions: settings and LISTEN need a fixed one.
-
-        Raises:
-            DatabaseError: There is such a pooler.
-        """
+        """Refuse a pooler that changes sessions between transactions: settings and LISTEN need a fixed one."""
         pid = sa.select(sa.func.pg_backend_pid())
         with self.engine.connect() as connection:
             before = connection.execute(pid).scalar_one()
@@ -286,11 +282,7 @@ def _checked(url: str) -> sa.URL:
 
 
 def _of_several_hosts(url: str) -> sa.URL | None:
-    """Parse libpq's form with several hosts, which SQLAlchemy does not support; None if there is only one host.
-
-    Raises:
-        ValueError: The address cannot be parsed.
-    """
+    """Parse libpq's form with several hosts, which SQLAlchemy does not support; None if there is only one host."""
     match = _SEVERAL.match(url)
     if match is None or find_spec("psycopg") is None:
         return None

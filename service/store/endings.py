@@ -42,6 +42,7 @@ def soon(connection: sa.Connection, now: int) -> list[EndingKey]:
     ):
         if ends_at > now - _SHOWN_AFTER_DAYS * DAY_MICROS:
             expiries["api_token", slug, name] = ends_at
+    last_days: dict[tuple[str, str, str], str] = {}
     # The date from the host itself is newer than the operator's.
     ends = sa.func.coalesce(hosts.c.token_told, hosts.c.token_ends)
     for owner, name, day in connection.execute(
@@ -49,19 +50,17 @@ def soon(connection: sa.Connection, now: int) -> list[EndingKey]:
             ends.is_not(None), hosts.c.token_env != "", hosts.c.rotate.is_not(True)
         )
     ):
-        expiries["host_token", slugs.get(owner, owner), name] = _micros(day)
+        last_days["host_token", slugs.get(owner, owner), name] = day
     for agent in agents.all_of(connection):
         model, owner = agent.options.model, agent.organization_id
         if model is not None and model.key_env is not None and model.key_ends is not None:
             slug = "" if owner is None else slugs.get(owner, owner)
-            expiries["model_key", slug, model.key_env] = _micros(model.key_ends.isoformat())
+            last_days["model_key", slug, model.key_env] = model.key_ends.isoformat()
+    for key, day in last_days.items():
+        expiries[key] = (datetime.fromisoformat(f"{day}T00:00:00+00:00") - EPOCH) // MICROSECOND
     listed = [
         EndingKey(*key, at, days)
         for key, at in expiries.items()
         if (days := next((some for some in (0, *WARNED_DAYS) if at <= now + some * DAY_MICROS), None)) is not None
     ]
     return sorted(listed, key=lambda key: (key.ends_at, key.kind, key.name))
-
-
-def _micros(day: str) -> int:
-    return (datetime.fromisoformat(f"{day}T00:00:00+00:00") - EPOCH) // MICROSECOND

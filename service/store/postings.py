@@ -148,7 +148,7 @@ def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any
     run_id, number = turn
     key = {"run_id": run_id, "kind": kind, "subject": subject}
     news = {"number": number, "wanted": wanted}
-    if not insert_new(connection, postings, key | news | _waiting(now) | {"version": 1}):
+    if not insert_new(connection, postings, key | news | _again(now) | {"version": 1}):
         update(connection, postings, *_is(run_id, kind, subject), **news, **_again(now))
 
 
@@ -160,10 +160,7 @@ def withdraw_pull_requests(connection: sa.Connection, run_ids: Sequence[str], re
 
 
 def renew_comment(connection: sa.Connection, run_id: str, now: int, number: int | None = None) -> None:
-    """Post the comment on a run's issue again, since its content changed; `number`: the turn that it is about now.
-
-    A run that is not from an issue has none.
-    """
+    """Post the comment on a run's issue again, since its content changed; `number`: the turn that it is about now."""
     news = _again(now) | ({} if number is None else {"number": number})
     update(connection, postings, *_is(run_id, "comment", ""), **news)
 
@@ -217,12 +214,9 @@ def refused(connection: sa.Connection, limit: int) -> list[Posting]:
     return records_of(connection, Posting, postings, state=REFUSED, order=[postings.c.wanted_at.desc()], limit=limit)
 
 
-def _waiting(now: int) -> dict[str, Any]:
-    return {"state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now}
-
-
 def _again(now: int) -> dict[str, Any]:
-    return _waiting(now) | {"version": postings.c.version + 1, "failure": None}
+    state = {"state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now, "failure": None}
+    return state | {"version": postings.c.version + 1}
 
 
 def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:

@@ -50,18 +50,13 @@ class Run:
     """Whether its agent runs without secrets and without network access."""
 
     @property
-    def reference(self) -> Reference:
-        """The repository it works on."""
-        return Reference(self.platform, self.path)
-
-    @property
     def body(self) -> dict[str, object]:
         """The run as the API shows it (spec 2.4)."""
         return {
             "run_id": self.id,
             "status": self.status,
             "branch_name": self.branch,
-            "repository": self.reference.body,
+            "repository": Reference(self.platform, self.path).body,
             "created_at": rfc3339(self.created_at),
             "updated_at": rfc3339(self.updated_at),
         }
