@@ -85,7 +85,6 @@ class HookEvent:
     words: str = ""
     """The rest of the comment."""
     check: str = ""
-    """The name of the failed check."""
     fault: str = ""
     """Why nothing can start, whatever the rules say; empty: nothing is wrong."""
 

@@ -139,10 +139,6 @@ def folder_of(tree: Path, path: str) -> Iterator[int]:
 
 
 def read(tree: Path, path: str, most: int) -> bytes:
-    """Return a regular file of the checkout.
-
-    Raises:
-        OSError: it is not there, is something else, or is too large.
-    """
+    """Return a regular file of the checkout, by its path there, as `trees.read` does."""
     with folder_of(tree, path) as folder:
         return trees.read(path.rpartition("/")[2], most, within=folder)

@@ -103,11 +103,7 @@ def token_at(database: Database, host: Host | None, url: str, refused: str | Non
 
 
 def read_head(database: Database, host: Host | None, url: str, timeout_s: float) -> str:
-    """Return the output of `git ls-remote --symref` about a repository's HEAD.
-
-    Raises:
-        GitCommandError: It cannot be read.
-    """
+    """Return the output of `git ls-remote --symref` about a repository's HEAD."""
     with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
         git = GitRunner(Path(home), timeout_s, url=url, token_of=functools.partial(token_at, database, host))
         return git("ls-remote", "--symref", "--", url, "HEAD")

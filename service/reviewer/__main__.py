@@ -49,11 +49,7 @@ class Task(BaseModel):
 
 
 def read_task(raw: bytes, configured: list[str]) -> Task:
-    """Read a task; inputs of the agent's configuration, such as `focus=security`, hold where it has none.
-
-    Raises:
-        TaskError: It cannot be read; the text names the field.
-    """
+    """Read a task; inputs of the agent's configuration, such as `focus=security`, hold where it has none."""
     try:
         document: dict[str, Any] = dict(json.loads(raw))
         inputs = dict(one.split("=", 1) for one in configured) | (document.get("inputs") or {})
