@@ -23,17 +23,12 @@ from storage.values import Value, from_us, from_us_or_none, to_us
 
 UNSEEN_FOR: Final = timedelta(hours=1)
 """When the claim of a process that cannot be seen from here counts as abandoned: requests take seconds at most."""
-
 NOT_REPORTED: Final = "?"
 """Stands for a fact that the system does not report; it counts as equal to any value."""
-
 _SECOND_US: Final = 1_000_000
 PROC: Final = Path("/proc")
 """Where Linux lists its processes; other systems are asked with programs."""
 _PROBE_S: Final = 5.0
-_STATE_FIELD: Final = 0
-_STARTED_FIELD: Final = 19
-"""Fields of /proc/PID/stat, counted after the command's name."""
 
 
 class Owner(Struct, frozen=True):
@@ -169,9 +164,9 @@ def _started(pid: int) -> str | None:
         stat = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The command's name may contain anything, brackets and spaces too.
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[_STATE_FIELD] in {"Z", "X"} else fields[_STARTED_FIELD]
+    # The command's name, before these fields, may contain anything, brackets and spaces too.
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in {"Z", "X"} else fields[18]  # `starttime` in proc(5)
 
 
 @cache

@@ -18,7 +18,6 @@ FILE_MODE: Final = 0o600
 FOLDER_MODE: Final = 0o700
 SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 """Files that SQLite keeps next to a database."""
-
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 """An escaped character in a mount point, such as a blank."""
 MOUNTS: Final = Path("/proc/self/mountinfo")

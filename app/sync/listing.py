@@ -33,12 +33,12 @@ class Listing(Struct, frozen=True):
         """Runs that match the filter, page by page, at most `limit` (None: all), each once."""
         query = await self._query(condition)
         most = self.runs.reader.page_size
-        # A filter applied here may drop most of a page: small pages would cost many requests.
-        # Whether the service applies the whole filter; dates are requested more widely, and filtered here.
+        # What the service applies: dates are requested more widely, and filtered here.
         applied = RunFilter(
             statuses=(query.status,) if query.status else (),
             repositories=condition.repositories if query.repository else (),
         )
+        # A filter applied here may drop most of a page: small pages would cost many requests.
         size = most if limit is None or applied != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
         count, order = 0, Order()

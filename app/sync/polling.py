@@ -54,7 +54,6 @@ CLOSER: Final = 0.9
 DEADLINE_S: Final = 300.0
 """Seconds for a whole refresh of many requests; each request has its own, much shorter deadline."""
 
-
 log = logging.getLogger(__name__)
 
 

@@ -30,9 +30,6 @@ from storage.records.activity import Subject
 from storage.records.results import FailureFacts, RunTurns, Unavailable
 from storage.state import State
 
-TurnsOf = Callable[[str], Awaitable[RunTurns | Unavailable]]
-"""Asks the service for a run's turns; raises `ApiError`."""
-
 LIST_LAG: Final = timedelta(seconds=60)
 """How long the service's list may lag behind its answers to writes; a run shown more recently is not lost."""
 HEAD_RUNS: Final = 20
@@ -117,7 +114,8 @@ class RunSync(Poller):
     page_size: int
     first_runs: int
     """Runs that the very first refresh reads."""
-    turns: TurnsOf | None = None
+    turns: Callable[[str], Awaitable[RunTurns | Unavailable]] | None = None
+    """Asks the service for a run's turns; raises `ApiError`."""
     failure_facts: ReadFailureFacts | None = None
     reader: RunReader = field(init=False)
     """Stores any list of runs."""

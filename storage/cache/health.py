@@ -14,10 +14,8 @@ from storage.values import bound, from_us, records, sqlite_text, to_us
 
 MAX_GAP: Final = timedelta(minutes=10)
 """Samples further apart do not cover the time between them."""
-
 KEPT: Final = timedelta(days=35)
 """How long spans are kept: longer than the longest window that is shown."""
-
 _DAY_US: Final = timedelta(days=1) // timedelta(microseconds=1)
 _KEEP: Final = """
 INSERT INTO platforms (platform, status, host, host_group, raw_json, since_us, checked_us, connected)

@@ -15,7 +15,6 @@ from storage.values import from_us_or_none
 
 SAMPLE: Final = 2_000
 """The newest finished runs of a repository, for its percentiles."""
-
 _NUMBERS: Final = f"""
 coalesce(sum(status = 'completed'), 0), coalesce(sum(status = 'failed'), 0),
 coalesce(sum(status NOT IN ({FINAL_SQL})), 0), count(*)

@@ -19,13 +19,11 @@ MAX_GAP: Final = timedelta(minutes=30)
 """Polls further apart than this become two entries, since the time between them is unknown."""
 MESSAGE_CAP: Final = 2_000
 """Characters kept of an error's message."""
-
 _EXTEND: Final = """
 UPDATE poll_log SET last_us = max(last_us, :at), polls = polls + 1, error_message = :logged_message
 WHERE id = (SELECT max(id) FROM poll_log WHERE subject = :subject)
     AND error_kind IS :error_kind AND http_status IS :http_status AND :at - last_us <= :gap_us
 """
-
 _BEGIN: Final = """
 INSERT INTO poll_log (subject, error_kind, error_message, http_status, first_us, last_us, polls)
 VALUES (:subject, :error_kind, :logged_message, :http_status, :at, :at, 1)

@@ -24,10 +24,8 @@ T = TypeVar("T")
 
 _RECENT: Final = 5_000
 """How many of the newest runs the branches are read of: agents make a branch for each run."""
-
 _REMEMBERED: Final = 256
 """How many values are kept: each letter that is typed into a search makes a new filter."""
-
 _SUMMARY: Final = "(SELECT summary_json FROM summaries WHERE summaries.run = r.id)"
 COLUMNS: Final = (
     "r.run_id, r.status, r.branch, r.repository, r.created_us, r.updated_us, r.first_seen_us, r.presence, r.is_final,"
@@ -158,14 +156,12 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
     return total, tuple(row_of(values) for values in (*reversed(around[0]), *around[1]))
 
 
-def row_of(values: Sequence[Any]) -> RunRow:
+def row_of(row: Sequence[Any]) -> RunRow:
     """A table's row, made of the values of `COLUMNS`."""
-    run_id, status, branch, repository, created_us, updated_us, first_seen_us, presence, *rest = values
-    is_final, took_us, last_seen_us, summary_json = rest
-    created_at, updated_at = from_us_or_none(created_us), from_us_or_none(updated_us)
-    named = run_id, status, branch, repository, created_at, updated_at, from_us(first_seen_us), presence
-    known = bool(is_final), took(took_us), from_us(last_seen_us), _summary(summary_json, status, updated_at)
-    return RunRow(*named, *known)
+    run_id, status, branch, label, created_us, updated_us, first_us, presence, is_final, took_us, seen_us, known = row
+    updated_at = from_us_or_none(updated_us)
+    named = run_id, status, branch, label, from_us_or_none(created_us), updated_at, from_us(first_us), presence
+    return RunRow(*named, bool(is_final), took(took_us), from_us(seen_us), _summary(known, status, updated_at))
 
 
 def _summary(summary_json: str | None, status: str, updated_at: datetime | None) -> RunSummary:

@@ -14,12 +14,10 @@ from storage.values import NO_TIME_US, to_us
 
 STEP: Final = 500
 """How many runs one transaction drops: few, so that other reads and writes do not wait long."""
-
 _ROWS: Final = dict.fromkeys(("transitions", "stuck", "watched", "summaries", "written"), "run") | dict.fromkeys(
     ("sightings", "run_bodies", "runs"), "id"
 )
 """The tables that hold a run, each with the column of the run's number."""
-
 _OLDEST: Final = """
 SELECT id, status, created_us FROM runs AS r
 WHERE created_us > ? AND created_us < ?

@@ -9,7 +9,7 @@ are brought up to date at the end.
 
 import asyncio
 import sqlite3
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -144,7 +144,7 @@ class AnswerQueue:
 
     def __init__(self, writer: DatabaseThread) -> None:
         self._writer = writer
-        self._waiting: deque[PreparedRuns] = deque()
+        self._waiting: list[PreparedRuns] = []
         self._has_stored = False
         """Whether the file is known to hold an answer, so that an empty one changes nothing."""
 
@@ -177,16 +177,15 @@ class AnswerQueue:
                 self._waiting.remove(answer)
             raise
         if answer.changes is None:
-            # Its transaction failed. Store the answer alone, so only a faulty answer fails.
+            # Its transaction failed, or left it out. Store the answer alone, so only a faulty answer fails.
             await self._writer.run(lambda connection: store_all(connection, [answer]))
         self._has_stored = self._has_stored or news_from is not None
         return answer.changes or RunChanges()
 
     def _store_waiting(self, connection: sqlite3.Connection) -> None:
-        together = list[PreparedRuns]()
-        with suppress(IndexError):  # Counted first, they could be fewer by now: a cancelled call removes its answer.
-            while True:
-                together.append(self._waiting.popleft())
+        # An answer that arrives between the two steps is stored alone.
+        together = [*self._waiting]
+        self._waiting = []
         # None waits if an earlier call has stored all of them.
         if together:
             with suppress(sqlite3.Error):
@@ -331,7 +330,6 @@ class RunMerge(Struct, frozen=True):
         return *state, branch, repository, created_us, arrived.updated_us, at_us, about_text(run_id, repository, branch)
 
     def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
-        """Insert new runs; return their ids."""
         # The highest number ever used, so the number of a deleted run is never used again.
         last = scalar(self.connection, "SELECT seq FROM sqlite_sequence WHERE name = 'runs'") or 0
         numbered = list(enumerate(new, last + 1))

@@ -23,7 +23,6 @@ MAX_GAP: Final = timedelta(minutes=20)
 """Answers further apart say nothing of the time between them: a run may have ended and been continued."""
 HOLD: Final = 0.75
 """A flag stays until the run's time is below this part of the limit, so that it does not flicker."""
-
 _US: Final = timedelta(microseconds=1)
 FLOOR_US: Final = timedelta(minutes=30) // _US
 """A run that has been active for less is not stuck."""

@@ -27,7 +27,6 @@ _MAX_MISSING: Final = 16
 """Blocks whose runs are searched row by row; with more of them, the index would not help."""
 _MAX_MATCHES: Final = 20_000
 """Matching runs that are listed. A search that finds more has its first rows soon, and is counted row by row."""
-
 _WITHIN: Final = json.dumps(list(range(BLOCK)))
 _MAKE: Final = f"""
 INSERT INTO texts

@@ -27,7 +27,6 @@ _SUBJECT: Final = "grp, source, route, level, title, about_json"
 _ALERT: Final = f"{_SUBJECT}, key, body, at_us, entered_us"
 _PROBLEM: Final = f"{_SUBJECT}, first_us, last_us, newest_us, count"
 _DELIVERY: Final = "id, message_json, made_us, attempts, outcome, coalesce(error, ''), origin"
-
 _OUTCOME: Final = "SELECT outcome FROM alerts WHERE key = ?"
 _FORGET_ALERTS: Final = "DELETE FROM alerts WHERE entered_us < ? AND outcome IS NOT NULL"
 _ENTER: Final = f"INSERT INTO alerts ({_ALERT}, outcome) VALUES ({', '.join('?' * 11)}) ON CONFLICT (key)"
