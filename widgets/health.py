@@ -19,7 +19,6 @@ from widgets.kit.choice_lists import LeadRow
 
 Slice = HealthLevel | None
 """None: unknown."""
-
 _GLYPHS: Final[dict[Slice, str]] = {"well": "━", "impaired": "▂▄▆", "bad": "▎▌█", None: "·"}
 """The glyphs for up to a third of the cell's time, up to two thirds, and more."""
 _TONES: Final[dict[Slice, Tone]] = {"well": "good", "impaired": "warn", "bad": "bad", None: "quiet"}

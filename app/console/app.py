@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 MAX_VISITED: Final = 100
 MODES: Final = (*(tab.name for tab in TABS), ALL)
-
-
 VisitedScreen = tuple[str, Any, tuple[str, ...]]
 """A visited tab, its filters and cursor key, and the runs open over it, the topmost last."""
 BETWEEN: Final = "between"

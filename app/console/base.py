@@ -100,7 +100,6 @@ TABS_CSS: Final = Path(__file__).with_name("tabs.tcss")
 ALL: Final = "all profiles"
 """The list of all profiles' runs has no tab, because it does not belong to the current profile."""
 INBOX: Final = "inbox"
-
 TABS: Final = (
     Tab("runs", "1", "Runs", "Runs", "Runs"),
     Tab("health", "2", "Health", "Health", "Health"),
@@ -110,8 +109,6 @@ TABS: Final = (
     Tab("activity", "6", "Activity", "Activity", "Act."),
     Tab(INBOX, "7", "Inbox", "Inbox", "Inbox"),
 )
-
-
 TICK_S = 1.0
 """How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from app.console.session import Session
 
 ResultT = TypeVar("ResultT")
-
-
 CONSOLE_CSS: Final = Path(__file__).with_name("console.tcss")
 
 

@@ -108,7 +108,7 @@ class ConsoleCommands(Provider):
         await self._read_once()
         known = {command.name: command for command in self._all()}
         recent = [known[name] for name in self._recent if name in known]
-        rest = (*self._key_actions(), *self._own(), *self._tabs())
+        rest = [*self._actions()]
         for command in (*recent, *(command for command in rest if command not in recent)):
             yield DiscoveryHit(_line(Content(command.name), command), partial(self._run, command), command.name)
 
@@ -132,7 +132,7 @@ class ConsoleCommands(Provider):
             yield Hit(score + bonus, _line(name, command), partial(self._run, command), command.name)
 
     def _all(self) -> Iterator[PaletteCommand]:
-        yield from (*self._key_actions(), *self._own(), *self._tabs(), *self._destinations)
+        yield from (*self._actions(), *self._destinations)
         for name in sorted(theme.name for theme in THEMES):
             yield PaletteCommand(f"Theme {name}", "saved for the next start", partial(self._use_theme, name))
 
@@ -140,7 +140,7 @@ class ConsoleCommands(Provider):
         self._keep(lambda known: known.with_recent(command.name))
         return command.run()
 
-    def _key_actions(self) -> Iterator[PaletteCommand]:
+    def _actions(self) -> Iterator[PaletteCommand]:
         seen: set[str] = set()
         for key_action in key_actions(self.screen):
             name = key_action.action.partition("(")[0].rpartition(".")[2]
@@ -155,14 +155,10 @@ class ConsoleCommands(Provider):
                 keys = " ".join(key_action.keys)
                 run = partial(self.app.run_action, key_action.action, key_action.node)
                 yield PaletteCommand(name, " · ".join(filter(None, (keys, key_action.more))), run)
-
-    def _own(self) -> Iterator[PaletteCommand]:
         for index, own in enumerate(self._session.settings.commands):
             line = safe_text(shlex.join(own.argv), limit=200)
             run = partial(self.app.run_action, f"app.{OWN_COMMAND}({index})")
             yield PaletteCommand(safe_text(own.name, limit=60), f"{own.key} · {line}" if own.key else line, run)
-
-    def _tabs(self) -> Iterator[PaletteCommand]:
         for tab in TABS:
             yield PaletteCommand(f"Go to {tab.title}", tab.key, partial(self.app.run_action, f"app.tab('{tab.name}')"))
 

@@ -58,7 +58,6 @@ FOLLOWED: Final = "is:followed"
 FIRST_UNKNOWN: Final = "unknown"
 """The target in Activity: its first write of unknown outcome."""
 ResultT = TypeVar("ResultT")
-
 MAX_COPY: Final = 10_000
 """The most characters that are copied: more than any id has, since a shortened id would be another one."""
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)

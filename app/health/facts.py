@@ -14,7 +14,6 @@ from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 
 HealthLevel = Literal["well", "impaired", "bad"]
-
 IMPAIRED: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "maintenance", "pending"})
 """Lower-case statuses of a host that works, but with problems (the spec defines no statuses)."""
 UNOBSERVED_AFTER: Final = timedelta(minutes=15)

@@ -50,13 +50,10 @@ from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import SteadyText
 
-FailedByIncident = Mapping[tuple[str, datetime], FailedRuns]
-"""The failed runs of each incident, by platform and start of the incident."""
 MAX_INCIDENTS: Final = 20
 """The most incidents that are shown; further ones are only counted."""
 MAX_POLLS: Final = 100
 WAIT: Final = "Polling continues; press ctrl+r to ask now."
-_CONNECTING: Final = Badge("◌", "connecting…", "wait")
 _HOST_ADVICE: Final = {
     NO_STATUS: "The service gives no status for this host.",
     "unauthorized": "The service has lost access to this host: connect it again in the organization's settings.",
@@ -87,7 +84,7 @@ def link_row(
     row = HostFacts(
         "link",
         OUR_LINK,
-        _CONNECTING,
+        Badge("◌", "connecting…", "wait"),
         about=safe_text(" · ".join(subjects)),
         history=past.history,
         uptime=figures(past.uptimes),
@@ -170,7 +167,8 @@ class HealthView(Struct, frozen=True):
     """Active runs by platform and status."""
     incidents: tuple[Incident, ...] = ()
     """Ongoing ones first, then the newest."""
-    failed: FailedByIncident = field(default_factory=dict)
+    failed: Mapping[tuple[str, datetime], FailedRuns] = field(default_factory=dict)
+    """The failed runs of each incident, by its platform and start."""
     polls: tuple[PollSpan, ...] = ()
     """Newest first."""
     statuses: tuple[str, ...] = ()

@@ -66,8 +66,6 @@ SPANS: Final = (
     InsightSpan("7d", "the last 7 days", "day", 7),
     InsightSpan("30d", "the last 30 days", "day", 30),
 )
-
-
 WHAT_COMES: Final = (
     "The outcomes of each hour or day, and each repository's success rate and durations, will appear here."
 )
@@ -77,8 +75,6 @@ ASKING: Final = Notice(
     (WHAT_COMES, "", "The newest appear first, older days as they are fetched."),
     "busy",
 )
-
-
 COLUMNS: Final = ("figure", "from", "to", "repository", "measure", "value")
 OUTCOMES: Final = ("completed", "failed", "unfinished", "ended_otherwise")
 DURATIONS: Final = ("success", "p50_s", "p95_s", "timed")
@@ -107,7 +103,6 @@ AT_MOST_EVERY: Final = timedelta(seconds=5)
 """The shortest interval between updates, since figures of many runs are expensive."""
 AT_LEAST_EVERY: Final = timedelta(minutes=15)
 """The longest one: the last hour or day of the chart changes with time alone."""
-FIRST: Final = SPANS[1]
 
 
 class InsightsScreen(BaseScreen):
@@ -127,7 +122,7 @@ class InsightsScreen(BaseScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._engine = session.open_engine
-        self._span = FIRST
+        self._span = SPANS[1]
         self._view: InsightsView | None = None
         self._is_stale = False
         """Whether runs have changed since the figures were read."""

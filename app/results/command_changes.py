@@ -101,7 +101,6 @@ FILES: Final[Sequence[Column[ChangedFile]]] = (
         flexible=True,
     ),
 )
-
 ARTIFACTS: Final = (
     Column[Document]("turn", None, "turn"),
     Column[Document]("bytes", lambda row: f"{row['bytes']:,}", "bytes", lambda row: row["bytes"]),

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from storage.records import Action, Run, RunDetail
 
 T = TypeVar("T")
-
 TURN_FACTS: Final = (
     "number instructions caller state outcome reason failure_kind commit summary question choices offer "
     "started_at ended_at files additions deletions from_turn agent"

@@ -82,7 +82,6 @@ class Mirror:
         self._lock_file = folder / f"{name}.lock"
         self.address = address
         self.git = git
-        self._is_local = address.startswith("/")
 
     async def update(self, branch: str) -> Heads:
         """Fetch a branch and the default branch; if that fails, return the older state.
@@ -106,7 +105,7 @@ class Mirror:
                     (head for head in heads if head.startswith("refs/")), "HEAD" if "HEAD" in listed else None
                 )
                 # A local checkout's branch is preferably the one that it fetched from its origin.
-                refs = [f"refs/remotes/origin/{branch}"] if self._is_local else []
+                refs = [f"refs/remotes/origin/{branch}"] if self.address.startswith("/") else []
                 source = next((ref for ref in (*refs, f"refs/heads/{branch}") if ref in listed), None)
                 if source is None:
                     with suppress(GitError):

@@ -394,11 +394,9 @@ class ChangesPart(SearchedPart):
             self.body.focus()
 
     @on(DiffView.ColoursRequested)
-    def _colours_requested(self, message: DiffView.ColoursRequested) -> None:
-        self.start(partial(self._colour, message.file, self._shown), group="colours")
-
-    async def _colour(self, file: int, shown: RunVersion | None) -> None:
-        detail = self.subject.detail
+    @work(group="colours")
+    async def _colour(self, message: DiffView.ColoursRequested) -> None:
+        file, shown, detail = message.file, self._shown, self.subject.detail
         async with self._lexing:
             # Another change may be shown by now, with fewer files.
             is_gone = shown != self._shown or file >= self.body.count

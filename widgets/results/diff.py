@@ -29,7 +29,6 @@ Colours = Sequence[Sequence[ColourSpan]]
 """The coloured spans of each line of a file."""
 Spans = tuple[tuple[int, int], ...]
 """Parts of a line: the beginning and the end of each, in characters."""
-
 MAX_BYTES: Final = 300_000
 """A larger file is not coloured."""
 MAX_CHARACTERS: Final = 2_000

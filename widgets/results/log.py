@@ -33,8 +33,6 @@ NEAR: Final = 100
 _SGR: Final = re.compile(r"\x1b\[([0-9;:]{0,64})m")
 _TONES: Final = ("quiet", "bad", "good", "warn", "busy", "wait", "function", "plain")
 """The theme's colours for a terminal's eight, from black to white: legible on any background."""
-
-
 BLOCK: Final = 256 * 1024
 MAX_READ: Final = 16 * 1024
 _END: Final = re.compile(b"\n")
