@@ -3,14 +3,13 @@
 import json
 import re
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from app.api.client import Client
 from app.api.errors import ApiError, NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError
-from storage.records.results import Artifact, Change, FailureFacts, LogChunk, RunTurns, Unavailable
+from storage.records.results import FailureFacts, LogChunk, RunTurns, Unavailable
 
 T = TypeVar("T")
 _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", "pr_number", "pr_url")
@@ -35,7 +34,7 @@ class ServiceExtension(Struct, frozen=True):
 
     async def turns(self, run_id: str) -> RunTurns | Unavailable:
         """The run's turns as the service reports them."""
-        return await self._ask(lambda: self.client.run_detail(run_id))
+        return await self.ask(lambda client: client.run_detail(run_id))
 
     async def page(self, run_id: str) -> str | None:
         """The address of the run's page at the service; None if there is no page or it is unknown."""
@@ -59,8 +58,7 @@ class ServiceExtension(Struct, frozen=True):
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0, before: int | None = None
     ) -> LogChunk | Unavailable:
         """A piece of a turn's log, see `Client.run_log`."""
-        ask = partial(self.client.run_log, run_id, turn, offset=offset, wait_s=wait_s, before=before)
-        return await self._ask(ask)
+        return await self.ask(lambda client: client.run_log(run_id, turn, offset=offset, wait_s=wait_s, before=before))
 
     async def failure_facts(self) -> FailureFacts | Unavailable:
         """The subjects of failed runs; an older service may have the rest, but not this."""
@@ -71,19 +69,12 @@ class ServiceExtension(Struct, frozen=True):
         except (NotFoundError, NotOfferedError, RejectedError, UnusableAnswerError):
             return NOT_OFFERED
 
-    async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
-        """The change of a turn, or of the whole run."""
-        return await self._ask(lambda: self.client.run_diff(run_id, turn))
-
-    async def artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes | Unavailable:
-        """The content of a file that a turn's agent left."""
-        return await self._ask(lambda: self.client.run_artifact(run_id, turn, artifact))
-
-    async def _ask(self, question: Callable[[], Awaitable[T]]) -> T | Unavailable:
+    async def ask(self, question: Callable[[Client], Awaitable[T]]) -> T | Unavailable:
+        """The answer to a request for results of runs."""
         if await self.is_missing():
             return NOT_OFFERED
         try:
-            return await question()
+            return await question(self.client)
         except NotOfferedError:
             await self.note_missing()
             return NOT_OFFERED

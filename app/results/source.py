@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
+from app.api.client import Client
 from app.api.errors import ApiError
 from app.api.network import Network
 from app.engine.text import safe_text
@@ -82,7 +83,7 @@ class Results:
         return replace(change, note=f"{rest} {change.note}".strip())
 
     async def _from_service(self, run_id: str, turn: int | None) -> Change | Unavailable:
-        change = await self._ask(lambda service: service.diff(run_id, turn))
+        change = await self._ask(lambda client: client.run_diff(run_id, turn))
         if isinstance(change, Unavailable):
             return change
         patch = Patch(change.patch)
@@ -155,11 +156,11 @@ class Results:
         self, run_id: str, turn: int, *, offset: int = 0, wait_s: int = 0, before: int | None = None
     ) -> LogChunk | Unavailable:
         """A piece of a turn's log, which only a service has; see `Client.run_log`."""
-        return await self._ask(lambda service: service.log(run_id, turn, offset=offset, wait_s=wait_s, before=before))
+        return await self._ask(lambda client: client.run_log(run_id, turn, offset=offset, wait_s=wait_s, before=before))
 
     async def artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes | Unavailable:
         """The content of a file that a turn's agent left, which only a service has."""
-        return await self._ask(lambda service: service.artifact(run_id, turn, artifact))
+        return await self._ask(lambda client: client.run_artifact(run_id, turn, artifact))
 
     async def file(self, detail: RunDetail, path: str, turn: int | None = None) -> Change | Unavailable:
         """A whole file as the run, or a turn, left it, as a change of none of its lines: git alone has it."""
@@ -177,13 +178,13 @@ class Results:
             return Unavailable(str(error))
 
     async def _turns(self, run_id: str) -> RunTurns | Unavailable:
-        return await self._ask(lambda service: service.turns(run_id))
+        return await self._ask(lambda client: client.run_detail(run_id))
 
-    async def _ask(self, question: Callable[[ServiceExtension], Awaitable[T | Unavailable]]) -> T | Unavailable:
+    async def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T | Unavailable:
         if self._service is None:
             return Unavailable("The service is not asked.")
         try:
-            return await question(self._service)
+            return await self._service.ask(question)
         except ApiError as error:
             return Unavailable(error.message)
 

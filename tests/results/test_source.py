@@ -21,7 +21,7 @@ NONE = Unavailable("The service keeps no results.")
 
 
 class Service:
-    """The results extension as a client sees it, with fixed answers or a failure."""
+    """The results extension and its client, with fixed answers or a failure."""
 
     def __init__(self, answer: Any = None, commit: str | None = None, *findings: ReportedFinding) -> None:
         self.answer, self.commit, self.findings = answer, commit, findings or None
@@ -31,14 +31,17 @@ class Service:
             raise self.answer
         return self.answer or value
 
-    async def turns(self, run_id: str) -> RunTurns | Unavailable:
+    async def ask(self, question: Any) -> Any:
+        return await question(self)
+
+    async def run_detail(self, run_id: str) -> RunTurns | Unavailable:
         turn = Turn(1, "completed", instructions="Do it", commit=self.commit, findings=self.findings)
         return await self._say(RunTurns(run_id, (turn, Turn(2, "working"))))
 
-    async def log(self, run_id: str, turn: int, *, offset: int = 0, **_: object) -> LogChunk | Unavailable:
+    async def run_log(self, run_id: str, turn: int, *, offset: int = 0, **_: object) -> LogChunk | Unavailable:
         return await self._say(LogChunk(offset, 3, 3, ended=True, data=b"abc"))
 
-    async def diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
+    async def run_diff(self, run_id: str, turn: int | None = None) -> Change | Unavailable:
         return await self._say(Change("a" * 40, "b" * 40, "", (), PATCH, "service"))
 
 
