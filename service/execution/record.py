@@ -100,12 +100,7 @@ class TurnRecorder:
 
     def write(self, act: Callable[Concatenate[sa.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Call with a connection that writes in a transaction, which is repeated while the database is down."""
-
-        def write() -> T:
-            with self.database.write() as connection:
-                return act(connection, *arguments, **named)
-
-        return self.retried(write)
+        return self.retried(lambda: self.database.transact(act, *arguments, **named))
 
     def finish(self, at_work: TurnAtWork) -> None:
         """Stop watching an attempt, and store the rest of its log and its patches; large patches are artifacts."""

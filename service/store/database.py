@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event
@@ -36,6 +36,7 @@ _NOT_YET: Final = re.compile(
 _SEVERAL: Final = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://(?P<rest>[^/?]*,.*)", re.DOTALL)
 """An address with several hosts, or with a comma in its password."""
 _logger = logging.getLogger(__name__)
+P = ParamSpec("P")
 T = TypeVar("T")
 _LOCKS: Final = 0x52754E
 """The first number of all advisory locks of this program."""
@@ -97,6 +98,11 @@ class Database:
             if kind.startswith(_CANNOT_WRITE):
                 self._write_fault, self._write_fault_at_s = str(error.orig), time.monotonic()
             raise
+
+    def transact(self, act: Callable[Concatenate[sa.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Call `act` with a connection of such a transaction."""
+        with self.write() as connection:
+            return act(connection, *arguments, **named)
 
     @property
     def write_fault(self) -> str:

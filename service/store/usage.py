@@ -122,12 +122,7 @@ class TurnMeter:
         access = self._agent.options.model
         if access is None:
             return None
-
-        def write() -> int:
-            with self._database.write() as connection:
-                return outages.begin(connection, access, self._clock())
-
-        since = self._database.retried(write)
+        since = self._database.retried(lambda: self._database.transact(outages.begin, access, self._clock()))
         self._down_since = self._down_since or since
         return (self._clock() - since) / SECOND_MICROS if self._down_since == since else None
 
