@@ -25,8 +25,8 @@ _ARTIFACT_S: Final = 600.0
 class Client:
     """One service with one token; connections are kept between reads. Used and closed on one loop.
 
-    Each request raises `ApiError`, see `app.api.errors`. Of an extension that the service does not offer, it raises
-    `NotOfferedError`: asking again within a day is useless.
+    Each request raises `ApiError`, see `app.api.errors`: `NotOfferedError` for an extension that the service does not
+    offer, so that asking again within a day is useless.
     """
 
     def __init__(

@@ -308,7 +308,7 @@ async def _reply(response: httpx.Response, call: Call, token: Token) -> Reply:
         why = f"The service answered {status}, which the API does not have."
         if response.is_redirect:
             where = masked(response.headers.get("Location", "nowhere"), token)[:200]
-            why = f"The service redirects to {where!r}; the token goes to no other place. Correct the base address."
+            why = f"The service redirects to {where!r}; the token is never sent there. Correct base_url."
         raise UnusableAnswerError(why, status=status)
     return Reply(status, await _body(response, call.most_bytes, token), response.headers)
 

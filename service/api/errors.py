@@ -24,7 +24,7 @@ _FAILURES: Final = {
     403: ("insufficient_scope", "this needs the scope admin: use a token with it, or ask for that role"),
     404: ("run_not_found", "there is no run 'run_x'; list the runs to find its id"),
     409: ("run_active", "the run run_x is working; continue it when it has ended"),
-    410: ("log_not_kept", "the log of turn 1 is not kept any longer"),
+    410: ("log_not_kept", "the log of turn 1 is no longer kept"),
     413: ("body_too_large", "the body may have at most 1048576 bytes"),
     415: ("unsupported_media_type", "send the body as 'Content-Type: application/json' in UTF-8"),
     429: ("rate_limited", "the organization acme sent too many requests; try again in 3 s"),

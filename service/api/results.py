@@ -372,7 +372,7 @@ class TurnLog:
 
 @contextmanager
 def turn_log(context: Context, caller: Caller, run_id: str, number: str) -> Iterator[TurnLog]:
-    """Open the log of a turn (404: there is none; 410: it is not kept any longer)."""
+    """Open the log of a turn (404: there is none; 410: it is no longer kept)."""
     with context.database.read() as connection:
         # Read the turn before the log: if the turn has ended, the log is complete.
         turn = _turn_of(connection, caller, run_id, number)
@@ -382,7 +382,7 @@ def turn_log(context: Context, caller: Caller, run_id: str, number: str) -> Iter
         def read(start: int, limit: int) -> LogPiece:
             piece = turn_files.log_piece(connection, context.folder, key, start, limit)
             if piece is None and is_ended and turn.attempt:
-                gone = f"the log of turn {turn.number} is not kept any longer"
+                gone = f"the log of turn {turn.number} is no longer kept"
                 raise HttpError(410, "log_not_kept", NOT_EXECUTED if turn.executor == MADE_UP else gone)
             return piece or LogPiece(0, 0, b"")
 
@@ -418,7 +418,7 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
     if patch is None:
         way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
         way = way if turn.commit_sha else "it was not pushed; ask the operator of the service for it"
-        raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is not kept any longer; {way}")
+        raise HttpError(410, "diff_not_kept", f"the diff of turn {turn.number} is no longer kept; {way}")
     if len(patch) > (MAX_DIFF if turn.commit_sha else _MAX_KEPT):
         name = next(name for name, patch in PATCHES.items() if patch == kind)
         way = f"fetch it as an artifact: runwarden runs artifacts {turn.run_id} {name} --turn {turn.number}"
@@ -439,7 +439,7 @@ def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContex
         key = run_id, _turn_of(connection, caller, run_id, n).number
         content = turn_files.artifact(connection, context.folder, key, storable(name))
     if content is None:
-        gone = f"turn {n} has no artifact {name!r}, or it is not kept any longer"
+        gone = f"turn {n} has no artifact {name!r}, or it is no longer kept"
         raise HttpError(404, "artifact_not_found", gone)
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}",

@@ -75,8 +75,8 @@ def run(
             report = agent.watch(check, unheard)
         if group is not None and cgroup.ran_out_of_memory(group):
             raise AgentFailedError(
-                f"the agent was stopped for passing its limit of memory: {limits.memory_bytes} bytes are allowed, "
-                "files that it cached included (memory_bytes) in [execution.agent]"
+                f"the agent was stopped because it used more than {limits.memory_bytes} bytes of memory, the cache of "
+                "its files included; raise memory_bytes in [execution.agent]"
             )
         word, _, rest = report.removeprefix("left ").partition(" ")
         if word == "fault":
@@ -99,8 +99,8 @@ def run(
             # The agent may have failed because others filled the disk.
             _check_disk(command)
             why = (
-                ", as where a command is missing or may not be executed: its last lines are in the log; "
-                "correct its argv, or make the command visible in the sandbox"
+                ": its command is missing or not executable; its last lines are in the log. "
+                "Correct its argv, or make the command visible in the sandbox"
                 if status in _NOT_STARTED
                 else "; its last lines are in the log"
             )

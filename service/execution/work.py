@@ -166,8 +166,9 @@ class Attempt:
         begun = self._apply_kept()
         pushed = [past.number for past in self.conversation if past.commit_sha]
         if pushed and head is None:
-            text = f"The branch {run.branch} is gone, and was made again from {snapshot.default_branch or 'nothing'}: "
-            text += "what earlier turns pushed is there only if it was merged."
+            start = snapshot.default_branch or "nothing"
+            text = f"The branch {run.branch} was deleted, so it was created again from {start}: what earlier turns "
+            text += "pushed is there only if it was merged."
             if begun is None:
                 begun = {"from": "branch", "turn": pushed[-1], "text": text}
             else:
@@ -225,7 +226,7 @@ class Attempt:
         with self.recorder.database.read() as connection:
             patch = turn_files.diff(connection, self.folder, (self.run.id, number), "diff")
         if patch is None:
-            return _dropped(number, f"What turn {number} changed is not kept any longer")
+            return _dropped(number, f"The changes of turn {number} are no longer kept")
         text = patch.decode("utf-8", "surrogateescape")
         conflicts = self._checkout.apply(text)
         if conflicts is None:

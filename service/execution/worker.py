@@ -159,8 +159,9 @@ class TurnWorker:
                 # Held until the process exits: a return would count as the end of the workflow.
                 self._counting.wait_for(lambda: False)
         except ShortageError as reason:
-            _logger.warning("%s turn %d is put back: %s", run_id, number, reason)
-            why = f"put back, as its worker is short of something: {reason}".replace(f"{self._folder.root}/", "")
+            _logger.warning("%s turn %d is returned to the queue: %s", run_id, number, reason)
+            why = f"returned to the queue, because its machine lacks a resource: {reason}"
+            why = why.replace(f"{self._folder.root}/", "")
             with contextlib.suppress(SQLAlchemyError), self._database.write() as connection:
                 turns.note_put_back(connection, run_id, number, storable(why), self._clock())
             self._ended.wait(self._settings.put_back_s)

@@ -97,7 +97,7 @@ def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path]) -> None:
     assert "<<<<<<<" in conflict
     assert dropped["begun"]["text"].startswith("What turn 3 changed does not fit the branch any longer, and its")
     assert (dropped["begun"]["from"], dropped["files"]) == ("branch", [])
-    text = f"The branch {branch} is gone, and was made again from main: what "
+    text = f"The branch {branch} was deleted, so it was created again from main: what "
     assert gone["begun"]["text"].startswith(f"{text}earlier turns pushed is there only if it was merged. ")
     assert (gone["begun"]["from"], gone["files"]) == ("patch", ["last.txt"])
     assert text in last["log"]

@@ -1,6 +1,7 @@
 """The query of the runs: typing, counts and errors."""
 
 import time
+from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -14,13 +15,21 @@ from tests.waiting import present
 from widgets.runs.filter import SearchInput
 
 
+@pytest.fixture
+async def scene(staged: Staged) -> AsyncIterator[Scene]:
+    """A console that shows all runs of the service."""
+    async with staged() as scene:
+        await scene.to_all_runs()
+        yield scene
+
+
 def runs(scene: Scene) -> RunsScreen:
     """The Runs screen, which must be on top."""
     assert isinstance(scene.app.screen, RunsScreen)
     return scene.app.screen
 
 
-async def what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(scene: Scene) -> None:
+async def test_a_query_matches_parts_while_typed_and_exactly_when_kept(scene: Scene) -> None:
     """While typing, `repo:acme/p` matches parts of names; enter keeps the line, which then matches exactly."""
     await scene.press("slash", *"repo:acme/payment")
     assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
@@ -32,7 +41,7 @@ async def what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end(scene: 
     assert {row.repository for row in scene.table.rows_on_show} == {"acme/payment-service"}
 
 
-async def a_line_with_a_mistake_is_not_kept_as_a_view(scene: Scene) -> None:
+async def test_an_invalid_query_cannot_be_saved_as_a_view(scene: Scene) -> None:
     """An invalid line cannot be saved as a view, even while typing; the notice says why."""
     mistakes = {"status:exploded": "the status 'exploded'", "status:": "lacks its value", "result:fixed": "no result:"}
     for line, refusal in mistakes.items():
@@ -66,7 +75,7 @@ def line(scene: Scene) -> str:
     return scene.app.screen.query_one(SearchInput).value
 
 
-async def a_mistake_is_said_with_its_fix_and_the_rest_counts(scene: Scene) -> None:
+async def test_a_mistake_shows_its_fix_and_the_rest_applies(scene: Scene) -> None:
     """The line explains the error and its fix, and the valid rest applies."""
     await scene.press("slash", *"stauts:failed dark")
     assert "There is no stauts:. Did you mean status:?" in scene.text
@@ -78,7 +87,7 @@ async def a_mistake_is_said_with_its_fix_and_the_rest_counts(scene: Scene) -> No
     await scene.shows("There are: cancelled")
 
 
-async def every_count_leads_to_its_list(scene: Scene) -> None:
+async def test_clicking_a_count_shows_its_runs(scene: Scene) -> None:
     """Clicking a count in a tab or the header shows its runs, from any tab."""
     assert "[All 60] · Active 4 · Failed 24h 4 · Stuck 1 [+]" in scene.lines[3]
     assert " of 60" not in scene.text
@@ -100,7 +109,7 @@ async def every_count_leads_to_its_list(scene: Scene) -> None:
     assert len(scene.rows) == 4
 
 
-async def a_value_is_chosen_by_letters_marks_or_a_double_click(scene: Scene) -> None:
+async def test_a_status_is_chosen_by_letters_marks_or_a_double_click(scene: Scene) -> None:
     """In the sheet of statuses, letters find a status, tab marks or excludes it, and a double click chooses it.
 
     What matches no status cannot be chosen.
@@ -122,20 +131,3 @@ async def a_value_is_chosen_by_letters_marks_or_a_double_click(scene: Scene) -> 
 
     await scene.press("s", "ctrl+x", "s", *"zzz", "enter")
     assert line(scene) == ""
-
-
-FACTS = (
-    a_value_is_chosen_by_letters_marks_or_a_double_click,
-    a_mistake_is_said_with_its_fix_and_the_rest_counts,
-    every_count_leads_to_its_list,
-    what_is_typed_counts_as_far_as_it_goes_and_is_exact_at_the_end,
-    a_line_with_a_mistake_is_not_kept_as_a_view,
-)
-
-
-async def test_runs_are_found(staged: Staged) -> None:
-    """Runs are found by typing, in views, and by clicking counts."""
-    async with staged() as scene:
-        for fact in FACTS:
-            await scene.to_all_runs()
-            await fact(scene)
