@@ -30,7 +30,6 @@ _BEARER: Final = HTTPBearer(auto_error=False, description="An API token: 'Author
 
 
 def build(context: Context) -> FastAPI:
-    """Return the application for a context."""
     app = FastAPI(
         title="Code-Review Agent Service External API",
         version=API_VERSION,

@@ -105,7 +105,6 @@ async def come_back(request: Request, context: RequestContext) -> Response:
 
 @router.post("/sign-in/choose")
 def choose(request: Request, context: RequestContext, form: AnyForm) -> Response:
-    """Open a session in one of the organizations of an address."""
     _, settings = _client(request, context)
     try:
         email, following = _signer(context, "choice").loads(form.get("ticket"), _LIFE_S)
@@ -144,8 +143,8 @@ def _memberships(context: Context, settings: OidcSettings, email: str) -> list[t
         if owner is not None:
             sessions.add_member(connection, owner.id, email, context.clock(), settings.role)
         rows = sessions.memberships(connection, [email])
-        found = [(row, organizations.by_id(connection, row.organization_id)) for row in rows]
-    return [(row, owner) for row, owner in found if owner is not None and owner.active]
+        pairs = [(row, organizations.by_id(connection, row.organization_id)) for row in rows]
+    return [(row, owner) for row, owner in pairs if owner is not None and owner.active]
 
 
 def _enter(context: Context, member: Member, following: str) -> Response:
