@@ -22,7 +22,7 @@ from app.engine.events import (
     StateChangedElsewhere,
     StorageFailed,
 )
-from app.sync.runs import CANNOT_POLL, POLLER, Poller, RunSync
+from app.sync.runs import CANNOT_POLL, POLLER, RunSync, SubjectSync
 from app.sync.schedule import JobWork, Schedule
 from storage.errors import StorageError
 from storage.ledger import Ledger
@@ -99,7 +99,7 @@ class Cadence:
         return max(0.0, self.due_at_s - now_s)
 
 
-class HealthSync(Poller):
+class HealthSync(SubjectSync):
     """Keeps the cached health of the code hosts up to date."""
 
     subject = "health"

@@ -52,8 +52,8 @@ CANNOT_POLL: Final = (
 
 
 @dataclass(slots=True)
-class Poller:
-    """Polls one subject; records each poll, and announces it."""
+class SubjectSync:
+    """Keeps one subject in the cache up to date: a subclass polls, and this records each poll and announces it."""
 
     subject: ClassVar[Subject]
     client: Client
@@ -71,7 +71,7 @@ class Poller:
         holder = None
         if isinstance(error, CANNOT_POLL) and self.leases is not None:
             holder = await self.leases.lease_owner(POLLER, self.clock())
-        how = PollOutcome(
+        outcome = PollOutcome(
             self.subject,
             self.clock(),
             None if error is None else error.kind,
@@ -81,8 +81,8 @@ class Poller:
             dropped,
             is_own=holder not in {None, self.cache.process},
         )
-        state = await self.cache.record_poll(how)
-        self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else how))
+        state = await self.cache.record_poll(outcome)
+        self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else outcome))
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ class RefreshAnswers:
 
 
 @dataclass(slots=True, kw_only=True)
-class RunSync(Poller):
+class RunSync(SubjectSync):
     """Keeps the cached runs up to date. A request that fails raises `ApiError`."""
 
     subject: ClassVar[Subject] = "runs"
