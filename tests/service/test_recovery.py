@@ -88,7 +88,7 @@ def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
         log.parent.mkdir(parents=True)
         log.symlink_to("/dev/full")
         worker = made.begin("worker")
-        eventually(lambda: "turn 1 is put back: [Errno 28]" in worker.log, "the turn is put back")
+        eventually(lambda: "turn 1 is returned to the queue: [Errno 28]" in worker.log, "the turn is put back")
         log.unlink()
 
         assert client.ended(run_id)["status"] == "completed"
