@@ -1,9 +1,7 @@
 """Runs: accepting, continuing, listing and counting them (spec 2.4, 4.2, 4.3)."""
 
 import operator
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Final
@@ -259,20 +257,16 @@ class RunCounter:
     """Counts the runs that match filters; a count of 10,000 or more is cached for 5 s per million."""
 
     _monotonic: Callable[[], float] = time.monotonic
-    _kept: OrderedDict[Filters, tuple[int, float]] = field(default_factory=OrderedDict)
-    """Filters to their count and the monotonic second at which it expires; oldest first."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _counts: dict[Filters, tuple[int, float]] = field(default_factory=dict)
+    """Filters to their count and the monotonic second at which it expires."""
 
     def count(self, connection: sa.Connection, filters: Filters) -> int:
-        with self._lock:
-            number, good_until = self._kept.get(filters, (0, 0.0))
+        number, good_until = self._counts.get(filters, (0, 0.0))
         if self._monotonic() < good_until:
             return number
         number = count(connection, filters)
         if number >= EXACT_BELOW:
-            with self._lock:
-                self._kept[filters] = number, self._monotonic() + number * _KEPT_S_PER_RUN
-                self._kept.move_to_end(filters)
-                while len(self._kept) > _MAX_KEPT:
-                    self._kept.popitem(last=False)
+            if len(self._counts) >= _MAX_KEPT:
+                self._counts.clear()
+            self._counts[filters] = number, self._monotonic() + number * _KEPT_S_PER_RUN
         return number
