@@ -197,6 +197,59 @@ class ActionForm(ModalScreen[Action | None]):
         """Respond to a change of the ledger or of runs: an unknown outcome may be known now."""
         self._note_draft()
 
+    def field_changed(self, _key: str) -> bool:
+        """Respond to a field's new value; return whether the user typed it."""
+        return True
+
+    def fill(self, values: Values) -> None:
+        """Replace all values; fields without one are emptied."""
+        for key, field in self.fields.items():
+            field.fill(values.get(key, ""))
+        self._last_typed = self._focus
+
+    def note(self, text: str, tone: Tone = "quiet") -> None:
+        """Show a note about the whole form."""
+        if self.is_mounted and self.is_running:
+            self.dialog.note(text, tone)
+
+    async def send(self, request: WriteRequest) -> None:
+        """Send the request and show its outcome."""
+        await self.form_draft.sent(self.engine.clock())
+        command_line = self.engine.settings.command_line
+        try:
+            action = await self.engine.actions.submit(request, again=self.again)
+        except BlockedError as refused:
+            await self.form_draft.sent(None)
+            self._open = refused.existing if refused.existing.state == "unknown" else None
+            self.show_outcome(blocked_outcome(refused.existing, self.engine.clock(), command_line))
+        except ActionRefusedError as refused:
+            await self.back_to_fields(str(refused))
+        except RunwardenError as error:
+            meaning = (
+                f"Check the ledger before you send this again: {command_line} actions list. A write listed there as "
+                "sending or unknown may have taken effect; one that is not listed was not sent."
+            )
+            self.show_outcome(OutcomeText("failed", "Sending failed", (), (str(error), meaning)))
+        else:
+            if action.state == "confirmed":
+                await self.form_draft.done()
+                self._result = action
+                if self.closes_when_done:
+                    self.dismiss(action)
+                else:
+                    self.show_outcome(confirmed_outcome(action))
+            elif action.state == "unknown":
+                self._result = self._open = action
+                self.show_outcome(unknown_outcome(action, command_line))
+            else:
+                await self.back_to_fields(why_not_done(action))
+
+    async def back_to_fields(self, why: str) -> None:
+        """Let the user correct the fields after a refusal."""
+        await self.form_draft.sent(None)
+        self.enter("editing")
+        self.dialog.banner(why)
+
     # Opening and closing
 
     def begin_with(self, values: Values, draft: str) -> None:
@@ -221,7 +274,7 @@ class ActionForm(ModalScreen[Action | None]):
         outcome, sent = await self._outcome_of(draft)
         if draft is not None and outcome == "done":
             await self.form_draft.done()
-            self._note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
+            self.note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
         elif draft is not None and self._fresh_wins:
             self._other = draft.values
         elif draft is not None:
@@ -229,7 +282,7 @@ class ActionForm(ModalScreen[Action | None]):
             self._is_fresh = False
             values = draft.values
         if values is not None:
-            self._fill(values)
+            self.fill(values)
         self.enter("editing")
         self._offer_repositories()
         if self._is_ready and self._is_fresh:
@@ -333,7 +386,7 @@ class ActionForm(ModalScreen[Action | None]):
                 return
             # The phase changes before the first await, so a second key finds nothing to send.
             self.enter("sending")
-            self.run_worker(self._send(self.request), group="send")
+            self.run_worker(self.send(self.request), group="send")
 
     def action_back(self) -> None:
         """Go back one step; from the fields or the outcome, close."""
@@ -346,8 +399,8 @@ class ActionForm(ModalScreen[Action | None]):
         if (other := self._other) is not None:
             self._other = self.values
             self._is_fresh = not self._is_fresh
-            self._note("Press ^n for the previous text.")
-            self._fill(other)
+            self.note("Press ^n for the previous text.")
+            self.fill(other)
             self.enter("editing")
 
     def action_edit(self) -> None:
@@ -355,7 +408,7 @@ class ActionForm(ModalScreen[Action | None]):
             return
         text, problem = from_editor(self.app, field.value)
         if problem:
-            self._note(problem, "warn")
+            self.note(problem, "warn")
         elif text != field.value:
             field.fill(text)
         field.take_focus()
@@ -374,7 +427,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.instructions.insert(filled)
         if missing:
             names = ", ".join(f"{{{name}}}" for name in missing)
-            self._note(f"Unknown here, please fill in: {names}", "warn")
+            self.note(f"Unknown here, please fill in: {names}", "warn")
 
     def action_resolve(self) -> None:
         if self._open is not None:
@@ -421,12 +474,6 @@ class ActionForm(ModalScreen[Action | None]):
     def values(self) -> Values:
         return {field.key: self.fields[field.key].value for field in self.FIELDS}
 
-    def _fill(self, values: Values) -> None:
-        """Replace all values; fields without one are emptied."""
-        for key, field in self.fields.items():
-            field.fill(values.get(key, ""))
-        self._last_typed = self._focus
-
     @on(FormField.Left)
     def _complain(self) -> tuple[FieldProblem, ...]:
         """Show the problems of touched fields below them; return all problems."""
@@ -449,6 +496,8 @@ class ActionForm(ModalScreen[Action | None]):
 
     @on(FormField.Changed)
     def _changed(self, event: FormField.Changed) -> None:
+        if not self.field_changed(event.field):
+            return
         self._last_typed = event.field
         if event.field == "repository":
             self._offer_branches()
@@ -483,14 +532,14 @@ class ActionForm(ModalScreen[Action | None]):
         draft, now = self.form_draft.current, self.engine.clock()
         outcome, sent = await self._outcome_of(draft)
         if self.engine.actions.read_only:
-            self._note("This profile is read-only: prepare and preview, but nothing is sent.", "warn")
+            self.note("This profile is read-only: prepare and preview, but nothing is sent.", "warn")
         elif self.engine.token_problem is not None:
-            self._note(str(self.engine.token_problem), "warn")
+            self.note(str(self.engine.token_problem), "warn")
         elif draft is not None and outcome != self._noted and self._other is not None:
             if self._is_fresh and outcome == "not_sent":
-                self._note(f"A draft from {ago(draft.saved_at, now)} is kept: press ^n to restore it.")
+                self.note(f"A draft from {ago(draft.saved_at, now)} is kept: press ^n to restore it.")
             else:
-                self._note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
+                self.note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, now)))
         self._noted = outcome
 
     async def _outcome_of(self, draft: Draft | None) -> tuple[DraftOutcome, Action | None]:
@@ -508,48 +557,6 @@ class ActionForm(ModalScreen[Action | None]):
             return "open", still_open
         done = [action for action in sent if action.state == "confirmed"]
         return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
-
-    def _note(self, text: str, tone: Tone = "quiet") -> None:
-        if self.is_mounted and self.is_running:
-            self.dialog.note(text, tone)
-
-    # Sending
-
-    async def _send(self, request: WriteRequest) -> None:
-        await self.form_draft.sent(self.engine.clock())
-        command_line = self.engine.settings.command_line
-        try:
-            action = await self.engine.actions.submit(request, again=self.again)
-        except BlockedError as refused:
-            await self.form_draft.sent(None)
-            self._open = refused.existing if refused.existing.state == "unknown" else None
-            self.show_outcome(blocked_outcome(refused.existing, self.engine.clock(), command_line))
-        except ActionRefusedError as refused:
-            await self._back_to_fields(str(refused))
-        except RunwardenError as error:
-            meaning = (
-                f"Check the ledger before you send this again: {command_line} actions list. A write listed there as "
-                "sending or unknown may have taken effect; one that is not listed was not sent."
-            )
-            self.show_outcome(OutcomeText("failed", "Sending failed", (), (str(error), meaning)))
-        else:
-            if action.state == "confirmed":
-                await self.form_draft.done()
-                self._result = action
-                if self.closes_when_done:
-                    self.dismiss(action)
-                else:
-                    self.show_outcome(confirmed_outcome(action))
-            elif action.state == "unknown":
-                self._result = self._open = action
-                self.show_outcome(unknown_outcome(action, command_line))
-            else:
-                await self._back_to_fields(why_not_done(action))
-
-    async def _back_to_fields(self, why: str) -> None:
-        await self.form_draft.sent(None)
-        self.enter("editing")
-        self.dialog.banner(why)
 
     def show_outcome(self, outcome: OutcomeText) -> None:
         """Show the outcome; without a result nothing was sent, and escape returns to the fields."""

@@ -156,7 +156,7 @@ class ManyForm(ActionForm):
             lines += [Content(), Content.assemble((quiet, STYLES["quiet"]))]
         return Content("\n").join(lines)
 
-    async def _send(self, _request: WriteRequest) -> None:
+    async def send(self, _request: WriteRequest) -> None:
         await self.form_draft.sent(self.engine.clock())
         rest = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]

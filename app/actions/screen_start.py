@@ -22,7 +22,7 @@ from storage.errors import StorageError
 from storage.records import Repository
 from storage.records.results import AgentInput, NamedAgent
 from widgets.forms.dialog import FormButton, bindings_of
-from widgets.forms.field import ChoiceField, FormField, InputField, PairsField, ParagraphField
+from widgets.forms.field import ChoiceField, InputField, PairsField, ParagraphField
 from widgets.kit.badges import STYLES
 
 WORDS: Final = "instructions"
@@ -125,7 +125,7 @@ class NewRunForm(ActionForm):
                 purpose = safe_text(agent.description), STYLES["quiet"]
                 choices.append((Content.assemble((safe_text(name, limit=60), "bold"), "  ", purpose), name))
         if not choices:
-            self._note("The service lists no agents.")
+            self.note("The service lists no agents.")
         elif (picked := await self.app.push_screen_wait(ChoiceSheet("Agents", choices))) is not None:
             self.fields["name"].fill(picked)
 
@@ -146,13 +146,12 @@ class NewRunForm(ActionForm):
                 inputs.pop(declared.name, None)
         return values | {"inputs": written_pairs(inputs)}
 
-    def on_form_field_changed(self, event: FormField.Changed) -> None:
-        if event.field == "name":
+    def field_changed(self, key: str) -> bool:
+        if key == "name":
             self._name_changed()
-        elif event.field == "metadata":
+        elif key == "metadata":
             self._show_pairs()
-        elif event.field == "inputs" and not self.fields["inputs"].display:
-            event.prevent_default()  # The user did not type this value there.
+        return key != "inputs" or self.fields["inputs"].display
 
     def _name_changed(self) -> None:
         agent = self._agents.get(self.values["name"].strip())
@@ -181,8 +180,8 @@ class NewRunForm(ActionForm):
         self._complain()
         self._show_pairs()
 
-    def _fill(self, values: Values) -> None:
-        super()._fill(values | self._texts(values.get("inputs", "")))
+    def fill(self, values: Values) -> None:
+        super().fill(values | self._texts(values.get("inputs", "")))
         self._show_pairs()
 
     def _texts(self, pairs: str) -> Values:

@@ -39,7 +39,7 @@ from storage.records import FINAL_STATUSES, Action, Run
 from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact
-from widgets.forms.field import FormField, LineField, ParagraphField
+from widgets.forms.field import LineField, ParagraphField
 from widgets.kit import after_refresh
 from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
@@ -144,10 +144,10 @@ class ContinueRunForm(ActionForm):
             self._fact.badge = run_badge(ended[0], is_final=True)
             self.fields["instructions"].say(_REMEMBERS)
             self.action_choose("")
-            self._note("The run has ended: this continues it.", "warn")
+            self.note("The run has ended: this continues it.", "warn")
 
-    async def _back_to_fields(self, why: str) -> None:
-        await super()._back_to_fields(why)
+    async def back_to_fields(self, why: str) -> None:
+        await super().back_to_fields(why)
         self._ask_service()
 
     @work(group="turns")
@@ -171,8 +171,8 @@ class ContinueRunForm(ActionForm):
         """The values and the chosen way of sending, if any, so that a draft keeps both."""
         return super().values | ({} if self._way == self._default else {"when": self._way})
 
-    def _fill(self, values: Values) -> None:
-        super()._fill(values)
+    def fill(self, values: Values) -> None:
+        super().fill(values)
         self._way = self._default if self._has_ended else values.get("when", self._default)
 
     def build(self, values: Values) -> Built:
@@ -206,14 +206,14 @@ class ContinueRunForm(ActionForm):
             self.enter("editing")
             self.action_forward()
 
-    async def _send(self, request: WriteRequest) -> None:
+    async def send(self, request: WriteRequest) -> None:
         if self._way != "end" or not isinstance(request, ContinueRun):
-            await super()._send(request)
+            await super().send(request)
             return
         try:
             await self.engine.follow_ups.wait(request)
         except RunwardenError as error:
-            await self._back_to_fields(str(error))
+            await self.back_to_fields(str(error))
             return
         await self.form_draft.done()
         self.is_waiting = True
@@ -322,9 +322,10 @@ class OrganizationForm(ActionForm):
             self.dialog.note(str(error), "warn")
         self._show_attempts()
 
-    def on_form_field_changed(self, event: FormField.Changed) -> None:
-        if event.field == "email":
+    def field_changed(self, key: str) -> bool:
+        if key == "email":
             self._show_attempts()
+        return super().field_changed(key)
 
     def _show_attempts(self) -> None:
         now, made = self.engine.clock(), self._made
