@@ -26,7 +26,7 @@ from app.api.requests import about
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import FIRST_UNKNOWN, CoalescedTask, GoToTab, OpenRun, Session
 from app.console.troubles import UNREADABLE
-from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, StateChangedElsewhere
+from app.engine.events import ActionChanged, Event, FilesChangedElsewhere, StateChangedElsewhere
 from app.engine.text import safe_text
 from app.runs.screen_pickers import ValuePicker
 from storage.errors import LedgerRefusedError, StorageError
@@ -236,7 +236,7 @@ class ActivityScreen(BaseScreen):
         self._reader.ask()
 
     def engine_changed(self, event: Event) -> None:
-        if isinstance(event, ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
+        if isinstance(event, ActionChanged | FilesChangedElsewhere | StateChangedElsewhere):
             self._reader.ask()
 
     def watch_wanted(self) -> None:

@@ -37,7 +37,7 @@ from app.console.session import FIX_TOAST_S, FollowRun, OpenRun, mark_of
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.console.terminal import copy_out
 from app.engine.engine import Engine
-from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
+from app.engine.events import ActionChanged, Event, FilesChangedElsewhere, RunsChanged
 from app.engine.text import safe_block, safe_text
 from app.engine.times import ago, span
 from storage import RunwardenError
@@ -294,7 +294,7 @@ class ActionForm(ModalScreen[Action | None]):
         await self.form_draft.flush()
 
     def _engine_changed(self, event: Event) -> None:
-        if isinstance(event, ActionChanged | CacheChangedElsewhere | RunsChanged):
+        if isinstance(event, ActionChanged | FilesChangedElsewhere | RunsChanged):
             self.actions_changed()
 
     @property

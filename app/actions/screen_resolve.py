@@ -20,7 +20,7 @@ from app.console.guard import guarded_event
 from app.console.session import mark_of
 from app.console.sheets import OVER_CSS
 from app.engine.engine import Engine
-from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
+from app.engine.events import ActionChanged, Event, FilesChangedElsewhere
 from app.engine.text import plural, safe_text
 from app.engine.times import ago, stamp
 from app.organizations.facts import invited_until
@@ -123,7 +123,7 @@ class ResolveForm(ModalScreen[Action | None]):
         self._unsubscribe()
 
     def _engine_changed(self, event: Event) -> None:
-        if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_applying:
+        if isinstance(event, ActionChanged | FilesChangedElsewhere) and not self._is_applying:
             self._check_whether_resolved()
 
     @work(group="resolved", exclusive=True)

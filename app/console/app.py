@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 from textual import work
 from textual.app import ComposeResult
@@ -46,10 +47,18 @@ if TYPE_CHECKING:
 
 MAX_VISITED: Final = 100
 MODES: Final = (*(tab.name for tab in TABS), ALL)
-VisitedScreen = tuple[str, Any, tuple[str, ...]]
-"""A visited tab, its filters and cursor key, and the runs open over it, the topmost last."""
 BETWEEN: Final = "between"
 """The mode while there are no tabs."""
+
+
+class VisitedScreen(Struct, frozen=True):
+    """A screen to go back to."""
+
+    tab: str
+    bookmark: Any
+    """The tab's filters and cursor key."""
+    run_ids: tuple[str, ...]
+    """The runs open over the tab, the topmost last."""
 
 
 class BetweenScreen(Screen[None]):
@@ -224,13 +233,13 @@ class RunwardenApp(BaseApp[None]):
         if not self._visited:
             self.session.notify("There is nothing to go back to.")
             return
-        tab, bookmark, run_ids = self._visited.pop()
-        await self.switch_mode(tab)
-        if self._covering() != run_ids:
+        visited = self._visited.pop()
+        await self.switch_mode(visited.tab)
+        if self._covering() != visited.run_ids:
             await self._uncover()
         if isinstance(base := self.screen_stack[0], BaseScreen):
-            base.return_to(bookmark)
-        for run_id in run_ids[len(self._covering()) :]:
+            base.return_to(visited.bookmark)
+        for run_id in visited.run_ids[len(self._covering()) :]:
             self.action_open_run(run_id)
 
     @property
@@ -239,7 +248,7 @@ class RunwardenApp(BaseApp[None]):
         base, tab = self.screen_stack[0], self.current_mode
         if tab not in MODES or not isinstance(base, BaseScreen):
             return None
-        return tab, base.bookmark, self._covering()
+        return VisitedScreen(tab, base.bookmark, self._covering())
 
     def _covering(self) -> tuple[str, ...]:
         """The runs open over the current tab, the topmost last."""

@@ -23,8 +23,8 @@ from app.console.terminal import copy_out
 from app.console.troubles import link_notice, own_failure_text, storage_notice
 from app.engine.events import (
     ActionChanged,
-    CacheChangedElsewhere,
     Event,
+    FilesChangedElsewhere,
     HealthChanged,
     LinkChanged,
     RunsChanged,
@@ -208,7 +208,7 @@ class VitalsFeed:
         if not isinstance(event, ActionChanged | StateChangedElsewhere):
             self._reader.ask()
         is_answered = isinstance(event, LinkChanged) and event.state.subject == "runs" and not event.state.is_failing
-        if isinstance(event, ActionChanged | CacheChangedElsewhere) or (is_answered and self._may_create is None):
+        if isinstance(event, ActionChanged | FilesChangedElsewhere) or (is_answered and self._may_create is None):
             self._unknown_reader.ask()
 
     def storage_failed(self, message: str) -> None:
@@ -365,7 +365,7 @@ class InboxFeed:
         has_moved = isinstance(event, RunsChanged) and bool(event.changes.transitions or event.changes.updated)
         # A confirmed health status can only close an item.
         has_moved |= isinstance(event, HealthChanged) and bool(event.changes or self.items)
-        if has_moved or isinstance(event, ActionChanged | CacheChangedElsewhere | StateChangedElsewhere):
+        if has_moved or isinstance(event, ActionChanged | FilesChangedElsewhere | StateChangedElsewhere):
             self.ask()
 
     def tick(self, now: datetime) -> None:
@@ -413,7 +413,7 @@ class Batches:
         self._reading.ask()
 
     def engine_changed(self, event: Event) -> None:
-        if self._batches and isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+        if self._batches and isinstance(event, RunsChanged | ActionChanged | FilesChangedElsewhere):
             self._reading.ask()
 
     async def _read(self) -> None:

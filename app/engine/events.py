@@ -13,7 +13,7 @@ class Event(Struct, frozen=True):
 
 
 class RunsChanged(Event, frozen=True):
-    """Runs appeared, changed status or changed presence."""
+    """The cached runs changed."""
 
     changes: RunChanges
 
@@ -48,7 +48,7 @@ class BackfillMoved(Event, frozen=True):
     progress: BackfillProgress
 
 
-class CacheChangedElsewhere(Event, frozen=True):
+class FilesChangedElsewhere(Event, frozen=True):
     """Another process wrote to the cache or the ledger."""
 
 

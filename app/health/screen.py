@@ -18,7 +18,7 @@ from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import CoalescedTask, GoToTab, Session
 from app.console.troubles import UNREADABLE
 from app.engine.engine import Engine
-from app.engine.events import CacheChangedElsewhere, Event, HealthChanged, LinkChanged
+from app.engine.events import Event, FilesChangedElsewhere, HealthChanged, LinkChanged
 from app.engine.text import plural, safe_text
 from app.engine.times import age, ago, clock_time, roughly_ago, span
 from app.health.facts import (
@@ -206,7 +206,7 @@ class HealthScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Reload after an event; `on_screen_resume` does so for a hidden tab."""
-        if isinstance(event, HealthChanged | LinkChanged | CacheChangedElsewhere) and self.is_current:
+        if isinstance(event, HealthChanged | LinkChanged | FilesChangedElsewhere) and self.is_current:
             self._reader.ask()
 
     def on_screen_resume(self) -> None:

@@ -18,7 +18,7 @@ from textual.widgets import OptionList
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import CoalescedTask, Session
 from app.console.troubles import UNREADABLE
-from app.engine.events import CacheChangedElsewhere, Event, LinkChanged, RunsChanged
+from app.engine.events import Event, FilesChangedElsewhere, LinkChanged, RunsChanged
 from app.engine.text import plural, safe_text
 from app.engine.times import day, local_moment, rfc3339
 from app.runs.screen_export import ExportScreen, exporting
@@ -170,9 +170,9 @@ class InsightsScreen(BaseScreen):
 
     def engine_changed(self, event: Event) -> None:
         """Note that figures may have changed; `tick` reads them, instead of once per run."""
-        if isinstance(event, RunsChanged | CacheChangedElsewhere):
+        if isinstance(event, RunsChanged | FilesChangedElsewhere):
             self._is_stale = True
-        if isinstance(event, RunsChanged | CacheChangedElsewhere | LinkChanged) and not (
+        if isinstance(event, RunsChanged | FilesChangedElsewhere | LinkChanged) and not (
             self._view and self._view.runs
         ):
             self._reader.ask()

@@ -18,7 +18,7 @@ from app.actions.screen_resolve import ResolveForm
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.session import FIX_TOAST_S, CoalescedTask, Session
 from app.console.sheets import PickerScreen, SheetNote, typed_path
-from app.engine.events import ActionChanged, CacheChangedElsewhere, Event
+from app.engine.events import ActionChanged, Event, FilesChangedElsewhere
 from app.engine.text import plural, safe_text
 from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
 from storage.errors import StorageError
@@ -102,7 +102,7 @@ class OrganizationImportScreen(BaseScreen):
             self._open()
 
     def engine_changed(self, event: Event) -> None:
-        if isinstance(event, ActionChanged | CacheChangedElsewhere) and not self._is_under_way:
+        if isinstance(event, ActionChanged | FilesChangedElsewhere) and not self._is_under_way:
             self._planner.ask()
 
     @property

@@ -16,7 +16,7 @@ from textual.message import Message
 
 from app.api.errors import ApiError
 from app.console.session import CoalescedTask
-from app.engine.events import ActionChanged, BackfillMoved, CacheChangedElsewhere, Event, LinkChanged, RunsChanged
+from app.engine.events import ActionChanged, BackfillMoved, Event, FilesChangedElsewhere, LinkChanged, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_log_line, safe_text
 from app.results.steps import StepLines
 from app.runs.document import as_received
@@ -209,7 +209,7 @@ class RunsLoader:
                 return
             self._grown_s = time.monotonic()
         is_confirmed = isinstance(event, LinkChanged) and self._table.shows_unconfirmed
-        if is_confirmed or isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+        if is_confirmed or isinstance(event, RunsChanged | ActionChanged | FilesChangedElsewhere):
             self.load_run()
         self._is_silent = self._is_silent and not isinstance(event, LinkChanged)
         if isinstance(event, LinkChanged) and not is_confirmed:
@@ -220,7 +220,7 @@ class RunsLoader:
             before, self._phase = self._phase, event.progress.phase
             if self._phase != before:
                 self.runs_changed()
-        elif isinstance(event, LinkChanged | RunsChanged | CacheChangedElsewhere):
+        elif isinstance(event, LinkChanged | RunsChanged | FilesChangedElsewhere):
             self.runs_changed()
 
     def tick(self) -> None:

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from app.api.network import Network
 from app.console.session import FIX_TOAST_S, CoalescedTask, Session
 from app.console.sheets import ChoiceSheet
-from app.engine.events import ActionChanged, CacheChangedElsewhere, Event, RunsChanged
+from app.engine.events import ActionChanged, Event, FilesChangedElsewhere, RunsChanged
 from app.engine.text import safe_text
 from app.results.screen_changes import ChangesPart, artifact_sheet
 from app.results.screen_log import LogPart
@@ -176,7 +176,7 @@ class RunScreen(RunActions):
         return self._parts[self._current]
 
     def engine_changed(self, event: Event) -> None:
-        if isinstance(event, RunsChanged | ActionChanged | CacheChangedElsewhere):
+        if isinstance(event, RunsChanged | ActionChanged | FilesChangedElsewhere):
             self._reader.ask()
 
     def tick(self, now: datetime) -> None:

@@ -491,5 +491,5 @@ async def drop_old_runs(
             break  # Only active and followed runs and those in the ledger are left.
         await asyncio.sleep(0)
     if dropped:
-        announce(RunsChanged(RunChanges()))
+        announce(RunsChanged(RunChanges(dropped=dropped)))
     return _EVERY_S

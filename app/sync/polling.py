@@ -16,7 +16,7 @@ from app.api.budget import POLL_S, Priority
 from app.api.errors import ApiError, InternalError, RateLimitedError
 from app.engine.events import (
     ActionChanged,
-    CacheChangedElsewhere,
+    FilesChangedElsewhere,
     HealthChanged,
     PollDelayed,
     StateChangedElsewhere,
@@ -287,7 +287,7 @@ class Polling:
                     written[file] = (at, *written.get(file, ())[:1])
                 changed = {file for file in before if now[file] != before[file]}
                 if has_new_file or changed & {cache, self.ledger}:
-                    self.runs.announce(CacheChangedElsewhere())
+                    self.runs.announce(FilesChangedElsewhere())
                 if state in changed:
                     self.runs.announce(StateChangedElsewhere())
                 before, wait_s = now, ELSEWHERE_S

@@ -234,7 +234,7 @@ class RunSync(SubjectSync):
                 if not is_named and stored.page.next_token is not None:
                     # So many runs are never active at once, so the status must be final.
                     await self.cache.mark_final(status)
-                    self.announce(RunsChanged(RunChanges()))
+                    self.announce(RunsChanged(RunChanges(final_status=status)))
                     answers.unswept.add(status)
                     return
 
@@ -320,5 +320,5 @@ class RunSync(SubjectSync):
         return self.dates_are_proven
 
     async def _set_presence(self, runs: Sequence[Run | ActiveRun], presence: Presence) -> None:
-        if runs and await self.cache.set_presence([run.run_id for run in runs], presence):
-            self.announce(RunsChanged(RunChanges()))
+        if runs and (changed := await self.cache.set_presence([run.run_id for run in runs], presence)):
+            self.announce(RunsChanged(RunChanges(presence=changed)))

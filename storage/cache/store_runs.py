@@ -208,16 +208,17 @@ def store_all(connection: sqlite3.Connection, answers: Sequence[PreparedRuns]) -
         answer.changes = changed
 
 
-def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> int:
-    """Record whether the service still shows these runs; return how many changed."""
-    changed = 0
+def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presence: Presence) -> tuple[str, ...]:
+    """Record whether the service still shows these runs; return those that changed."""
+    changed = list[str]()
     for run_id in run_ids:
         sql = "UPDATE runs SET presence = ?1 WHERE run_id = ?2 AND presence <> ?1"
-        changed += execute(connection, sql, presence, run_id).rowcount
+        if execute(connection, sql, presence, run_id).rowcount:
+            changed.append(run_id)
         # No answer has this digest, so the run counts as changed when it is listed again.
         sql = "UPDATE sightings SET digest = 0 WHERE id = (SELECT id FROM runs WHERE run_id = ?)"
         execute(connection, sql, run_id)
-    return changed
+    return tuple(changed)
 
 
 def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSummary) -> None:

@@ -218,16 +218,22 @@ class StatusTransition(Struct, frozen=True):
 
 
 class RunChanges(Struct, frozen=True):
-    """The changes that one batch of runs made in the cache."""
+    """Changes of the runs in the cache."""
 
     new: tuple[str, ...] = ()
     """Ids of runs that were not held before."""
     transitions: tuple[StatusTransition, ...] = ()
     updated: tuple[str, ...] = ()
     """Ids of held runs whose status stayed while another field changed, or which are shown again."""
+    presence: tuple[str, ...] = ()
+    """Ids of held runs that the service no longer shows, or of which this is unknown."""
+    final_status: str = ""
+    """A status that counts as final from now on."""
+    dropped: int = 0
+    """The number of old runs that were dropped."""
 
     def __bool__(self) -> bool:
-        return bool(self.new or self.transitions or self.updated)
+        return self != RunChanges()
 
 
 ASKS: Final = "asks: "

@@ -15,7 +15,7 @@ from textual.widgets import Input, TextArea
 
 from app.console.app import RunwardenApp
 from app.engine.engine import Engine
-from app.engine.events import CacheChangedElsewhere, Event, LinkChanged
+from app.engine.events import Event, FilesChangedElsewhere, LinkChanged
 from app.runs.screen import RunsScreen
 from app.runs.screen_views import TableQuery
 from storage.errors import DiskFailedError
@@ -94,7 +94,7 @@ class Scene(Driver):
 
     async def ring(self, event: Event | None = None) -> None:
         """Reports a change, as the engine does; without arguments all may have changed, in another process."""
-        self.engine.events.publish(event or CacheChangedElsewhere())
+        self.engine.events.publish(event or FilesChangedElsewhere())
         await self.settle()
 
     async def ended(self, *outcomes: PollOutcome) -> None:

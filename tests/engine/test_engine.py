@@ -107,10 +107,10 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
             two.start_polling()
             lab.put("run_2", "working", created=1)
             one.polling.poll_soon("runs")
-            await heard(second, lambda one: isinstance(one, told.CacheChangedElsewhere), "news of the cache")
+            await heard(second, lambda one: isinstance(one, told.FilesChangedElsewhere), "news of the cache")
             first.clear()
             await two.cache.record_poll(PollOutcome("runs", two.clock()))
-            await heard(first, lambda one: isinstance(one, told.CacheChangedElsewhere), "more news of the cache")
+            await heard(first, lambda one: isinstance(one, told.FilesChangedElsewhere), "more news of the cache")
             await one.usable_state().begin_rule("nightly", "fingerprint", one.clock())
             await heard(second, lambda one: isinstance(one, told.StateChangedElsewhere), "news of the state")
 

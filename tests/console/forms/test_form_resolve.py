@@ -10,7 +10,7 @@ from app.actions.screen_many import cancel_sheet
 from app.actions.screen_resolve import ResolveForm
 from app.api.requests import ContinueRun, StartRun
 from app.engine.engine import Engine
-from app.engine.events import CacheChangedElsewhere
+from app.engine.events import FilesChangedElsewhere
 from storage.errors import WrongStateError
 from storage.records import Action
 from tests.console.forms.conftest import CREATED, WEB, Opened, a_run
@@ -134,7 +134,7 @@ async def test_what_is_settled_elsewhere_is_said(opened: Opened, engine: Engine,
     action = await unknown_start(engine, server, RUNS)
     async with opened(lambda engine: ResolveForm(engine, action), "", "y") as form:
         await engine.actions.resolve(action.action_id, "run_made1")
-        engine.events.publish(CacheChangedElsewhere())
+        engine.events.publish(FilesChangedElsewhere())
         await form.settle()
         assert "Already resolved elsewhere: it took effect and created run_made1" in form.words
         assert "Resolve it" not in form.words

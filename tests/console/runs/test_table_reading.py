@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from app.engine.events import CacheChangedElsewhere, RunsChanged
+from app.engine.events import FilesChangedElsewhere, RunsChanged
 from app.runs import screen_loader
 from storage.cache.cache import Cache
 from storage.errors import DiskFailedError
@@ -28,7 +28,7 @@ async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for
 
         monkeypatch.setattr(Cache, "window", watched)
         for _ in range(20):
-            scene.engine.events.publish(CacheChangedElsewhere())
+            scene.engine.events.publish(FilesChangedElsewhere())
         await scene.settle()
         assert 1 <= len(read) <= 2
 
