@@ -148,8 +148,8 @@ def is_dead(owner: Owner) -> bool | None:
     return started is None or _is_other(owner.started, started)
 
 
-def _is_other(one: str, other: str) -> bool:
-    return NOT_REPORTED not in (one, other) and one != other
+def _is_other(known: str, current: str) -> bool:
+    return NOT_REPORTED not in (known, current) and known != current
 
 
 def _started(pid: int) -> str | None:

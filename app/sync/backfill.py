@@ -482,12 +482,12 @@ async def drop_old_runs(
     dropped = 0
     if history.keep_days:
         before = clock() - timedelta(days=history.keep_days)
-        while some := await cache.drop_oldest(before, needed):
-            dropped += some
+        while count := await cache.drop_oldest(before, needed):
+            dropped += count
     while history.max_mb and await cache.used_bytes() > history.max_mb * _MEGABYTE:
-        some = await cache.drop_oldest(None, needed)
-        dropped += some
-        if not some:
+        count = await cache.drop_oldest(None, needed)
+        dropped += count
+        if not count:
             break  # Only active and followed runs and those in the ledger are left.
         await asyncio.sleep(0)
     if dropped:

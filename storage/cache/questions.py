@@ -30,8 +30,8 @@ def store(connection: sqlite3.Connection, facts: FailureFacts, asked_for: int) -
     Further facts are due only if runs failed since `due` returned `asked_for`.
     """
     connection.execute("DELETE FROM questions")
-    for asked in facts.questions:
-        values = asked.run_id, asked.question, json.dumps(asked.choices)
+    for open_question in facts.questions:
+        values = open_question.run_id, open_question.question, json.dumps(open_question.choices)
         execute(connection, "INSERT OR REPLACE INTO questions VALUES (?, ?, ?)", *values)
     connection.execute("DELETE FROM notes WHERE name = ? AND value = ?", (QUESTIONS_DUE, asked_for))
     return mark_cancelled(connection, facts.cancelled)

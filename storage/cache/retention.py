@@ -33,13 +33,13 @@ def used_bytes(connection: sqlite3.Connection) -> int:
     return int(scalar(connection, f"SELECT (page_count - freelist_count) * page_size FROM {pragmas}"))
 
 
-def drop_oldest(connection: sqlite3.Connection, before: datetime | None, kept: Collection[str]) -> int:
+def drop_oldest(connection: sqlite3.Connection, before: datetime | None, needed: Collection[str]) -> int:
     """Drop the oldest runs that have ended, at most `STEP`, and their coverage; return how many.
 
-    Those created before `before`; None: any, those without a readable time first. Followed runs and `kept` ids stay.
+    Those created before `before`; None: any, those without a readable time first. Followed runs and `needed` ids stay.
     """
     after_us, before_us = (NO_TIME_US - 1, 2**62) if before is None else (NO_TIME_US, to_us(before))
-    if oldest := execute(connection, _OLDEST, after_us, before_us, kept, STEP).fetchall():
+    if oldest := execute(connection, _OLDEST, after_us, before_us, needed, STEP).fetchall():
         gone = [number for number, _, _ in oldest]
         for table, column in _ROWS.items():
             execute(connection, f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", gone)

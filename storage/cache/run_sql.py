@@ -101,7 +101,7 @@ def search_words(condition: RunFilter) -> list[str]:
 def orders_used(condition: RunFilter, sort: RunSort) -> frozenset[str]:
     """The orders whose indexes find the filter's runs, sorted like that."""
     names = {"repository": condition.repositories, "branch": condition.branches, "agent": condition.agents}
-    filtered = (order for order, some in names.items() if any("*" not in name for name in some))
+    filtered = (order for order, patterns in names.items() if any("*" not in pattern for pattern in patterns))
     findings = ("findings",) if condition.findings or condition.not_findings else ()
     return frozenset((sort.column, *filtered, *findings))
 
@@ -159,7 +159,7 @@ def key_columns(sort: RunSort) -> tuple[str, ...]:
 def in_order(keyed: list[tuple[Key, T]], sort: RunSort) -> list[tuple[Key, T]]:
     """These keys of an order, each with its owner, sorted as SQLite does; equal ones stay in their order."""
     for at, (_, rises) in reversed(list(enumerate(_ASCENDING[sort.column]))):
-        keyed = sorted(keyed, key=lambda each: itemgetter(at)(each[0]), reverse=rises == sort.descending)
+        keyed = sorted(keyed, key=lambda owned: owned[0][at], reverse=rises == sort.descending)
     return keyed
 
 

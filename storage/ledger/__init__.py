@@ -170,8 +170,8 @@ class Ledger(ThreadedStore):
 
     async def resolve(self, action_id: str, result_id: str | None) -> Action:
         """Record its result; None: it was not done. Raises as `sending`, unless it is `unknown` and unresolved."""
-        how = transitions.RESOLVE_NOT_CREATED if result_id is None else transitions.RESOLVE_CREATED
-        return await self._apply(self.author, action_id, how, result_id=result_id)
+        transition = transitions.RESOLVE_NOT_CREATED if result_id is None else transitions.RESOLVE_CREATED
+        return await self._apply(self.author, action_id, transition, result_id=result_id)
 
     async def unresolve(self, action_id: str) -> Action:
         """Undo a resolution: the outcome is unknown again.

@@ -31,8 +31,8 @@ class Grouping(Struct, frozen=True):
     @classmethod
     def read(cls, text: str) -> Self | None:
         """Parse the result of `str`; None: no grouping."""
-        name, _, how = text.partition(" ")
-        return next((cls(by, how != UNFOLDED) for by in GROUPINGS if by == name), None)
+        name, _, folding = text.partition(" ")
+        return next((cls(by, folding != UNFOLDED) for by in GROUPINGS if by == name), None)
 
     def __str__(self) -> str:
         return self.by if self.is_folded else f"{self.by} {UNFOLDED}"
