@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, Field
 
@@ -17,8 +17,10 @@ SECOND_MICROS: Final = 1_000_000
 DAY_MICROS: Final = 86_400 * SECOND_MICROS
 CENTURY_MICROS: Final = 100 * 366 * DAY_MICROS
 
-Clock = Callable[[], int]
-"""A callable that returns the present in microseconds since 1970; injected so that tests can control time."""
+Micros: TypeAlias = int
+"""An instant: microseconds since 1970 (UTC)."""
+Clock = Callable[[], Micros]
+"""A callable that returns the present; injected so that tests can control time."""
 
 _DATE_TIME: Final = re.compile(
     r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<time>[0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})"
@@ -35,22 +37,22 @@ _LEAP_SECOND: Final = 60
 _MICRO_DIGITS: Final = 6
 
 
-def now_micros() -> int:
+def now_micros() -> Micros:
     """Return the present, in microseconds since 1970 (UTC)."""
     return (datetime.now(UTC) - EPOCH) // MICROSECOND
 
 
-def rfc3339(micros: int) -> str:
+def rfc3339(micros: Micros) -> str:
     """Format an instant as `2025-01-31T08:00:00.000000Z`: always UTC and six digits, so that it sorts as text."""
     # Not strftime: its %Y drops leading zeros here.
     return (EPOCH + timedelta(microseconds=micros)).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def rfc3339_or_none(micros: int | None) -> str | None:
+def rfc3339_or_none(micros: Micros | None) -> str | None:
     return None if micros is None else rfc3339(micros)
 
 
-def parse_rfc3339(text: str, *, round_up: bool) -> int:
+def parse_rfc3339(text: str, *, round_up: bool) -> Micros:
     """Parse an RFC 3339 instant with an offset into microseconds.
 
     Digits beyond the microsecond are rounded up (for the start of a range) or down (for the last instant): ranges

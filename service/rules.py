@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from cronsim import CronSim, CronSimError
 from pydantic import BaseModel, Field, model_validator
 
-from service.clock import DAY_MICROS, EPOCH, MICROSECOND, Duration, parse_duration
+from service.clock import DAY_MICROS, EPOCH, MICROSECOND, Duration, Micros, parse_duration
 from service.errors import ServiceError
 
 CLOSED: Final = "closed"
@@ -61,7 +61,7 @@ class HookEvent:
     """The path of the repository, of a pull request the one that it is to be merged into."""
     sender: str
     is_bot: bool
-    changed_at: int
+    changed_at: Micros
     default_branch: str | None = None
     number: int = 0
     """The pull request's number; 0, as empty texts below: the code host has to be asked for the pull request."""

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from service.agents import invocation, programs
 from service.agents.options import DEFAULT_TIMEOUT_S, Agent, AgentOptions, RepositorySetup, VariableName
-from service.clock import Duration, parse_duration
+from service.clock import Duration, Micros, parse_duration
 from service.errors import ServiceError
 from service.reference import ALIASES, PLATFORMS, checked_path, location
 from service.rules import TriggerRule
@@ -160,7 +160,7 @@ def find_organization(
 
 
 def make_token(
-    connection: sa.Connection, organization: Organization, entry: TokenEntry, now: int
+    connection: sa.Connection, organization: Organization, entry: TokenEntry, now: Micros
 ) -> tuple[tokens.TokenRecord, str]:
     """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5)."""
     if "ServiceAPI" not in organization.entitlements:
@@ -173,7 +173,7 @@ def make_token(
 
 
 def welcome(
-    connection: sa.Connection, organization: Organization, invitation: Invitation, now: int
+    connection: sa.Connection, organization: Organization, invitation: Invitation, now: Micros
 ) -> tuple[Member, tokens.TokenRecord, str]:
     """Make the user who accepted an invitation a member with its role, and a token of that role with its value.
 
@@ -187,7 +187,7 @@ def welcome(
     return member, *make_token(connection, organization, TokenEntry(alias=alias, scopes=scopes), now)
 
 
-def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: int) -> hosts.Host:
+def connect_host(connection: sa.Connection, organization: Organization, entry: HostEntry, now: Micros) -> hosts.Host:
     """Connect a code host, by default the platform's public one; the first host starts the trial."""
     host = host_of(entry)
     hosts.connect(connection, organization.id, host, now)
@@ -225,7 +225,7 @@ def host_of(entry: HostEntry) -> hosts.Host:
 
 
 def add_repository(
-    connection: sa.Connection, organization: Organization, entry: RepositoryEntry, folder: Path, now: int
+    connection: sa.Connection, organization: Organization, entry: RepositoryEntry, folder: Path, now: Micros
 ) -> Repository:
     """Configure a repository; a folder is stored as an absolute path."""
     try:
@@ -302,7 +302,7 @@ def check_fallbacks(connection: sa.Connection) -> None:
         raise SetupError(f"the fallbacks of agents lead in a circle: {names}; remove one") from error
 
 
-def put_agent(connection: sa.Connection, entry: AgentEntry, now: int, data: Path | None = None) -> Agent:
+def put_agent(connection: sa.Connection, entry: AgentEntry, now: Micros, data: Path | None = None) -> Agent:
     """Configure an agent. `data` is the data folder if it runs on this machine, otherwise None."""
     owner = None if entry.organization is None else find_organization(connection, entry.organization)
     agent = agent_of(entry, owner, data)

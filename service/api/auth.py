@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError
+from service.clock import Micros
 from service.observability.requests import request_record
 from service.store import audit, organizations, tokens
 from service.store.organizations import Organization
@@ -32,7 +33,7 @@ class Caller:
         return f"{'member' if self.token.id.startswith('mem_') else 'token'}:{self.token.id}"
 
     def record(
-        self, connection: Connection, action: str, now: int, target: str | None = None, detail: str | None = None
+        self, connection: Connection, action: str, now: Micros, target: str | None = None, detail: str | None = None
     ) -> None:
         """Add an act of the caller, which concerns its organization, to the audit trail."""
         owner = self.organization.id

@@ -258,10 +258,17 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
         outcome = turn.outcome
-        body = {"number": turn.number, "instructions": turn.instructions, "caller": turn.caller, "outcome": outcome}
-        body |= {"reason": turn.reason, "failure_kind": turn.failure_kind, "summary": turn.summary}
-        body |= {"files": turn.files, "additions": turn.additions, "deletions": turn.deletions}
-        body |= {
+        body = {
+            "number": turn.number,
+            "instructions": turn.instructions,
+            "caller": turn.caller,
+            "outcome": outcome,
+            "reason": turn.reason,
+            "failure_kind": turn.failure_kind,
+            "summary": turn.summary,
+            "files": turn.files,
+            "additions": turn.additions,
+            "deletions": turn.deletions,
             "state": turn.status if outcome in {None, turns.NEEDS_ANSWER} else outcome,
             "started_at": rfc3339_or_none(turn.started_at),
             "ended_at": rfc3339_or_none(turn.finished_at),
@@ -340,8 +347,13 @@ async def read_log(
                 read = (preset, lambda at, most: log.read(at, most).data)
                 start, following, steps = window(*read, piece.size, offset, before, is_ended=log.is_ended)
                 answer = JSONResponse({"steps": [step.document() for step in steps]})
-        facts = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower()}
-        facts |= {"Form": "steps" if preset else "raw"}
+        facts = {
+            "Offset": start,
+            "Next": following,
+            "Size": piece.size,
+            "Ended": str(log.is_ended).lower(),
+            "Form": "steps" if preset else "raw",
+        }
         answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in facts.items()})
         answer.headers.update(_AS_IS)
         return answer, following != start or log.is_ended

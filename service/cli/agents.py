@@ -26,8 +26,14 @@ _SHOWN_CHARACTERS: Final = 3000
 
 
 def _agent(row: Agent, owner: str | None) -> Row:
-    shown: dict[str, object] = {"name": row.name, "argv": row.argv, "timeout_s": row.timeout_s}
-    shown |= {"network": row.network, "environment": row.environment, "organization_id": owner}
+    shown: dict[str, object] = {
+        "name": row.name,
+        "argv": row.argv,
+        "timeout_s": row.timeout_s,
+        "network": row.network,
+        "environment": row.environment,
+        "organization_id": owner,
+    }
     shown |= row.options.model_dump(mode="json", exclude_defaults=True)
     command = " ".join(filter(None, (row.options.preset, shlex.join(row.argv))))
     return shown, f"{row.name}  {owner or 'everyone'}  {row.timeout_s:g} s  {command}"

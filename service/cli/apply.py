@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from service import ids, setup
 from service.agents.options import DEFAULT_NAME
 from service.cli.output import AdminCommand, AdminContext, elsewhere_option, operator
-from service.clock import now_micros, rfc3339
+from service.clock import Micros, now_micros, rfc3339
 from service.errors import first_fault
 from service.reference import location, without_login
 from service.settings import Settings
@@ -82,7 +82,7 @@ def schema(file: str) -> None:
 
 
 def apply_setup(
-    connection: sa.Connection, document: Setup, base: Path, now: int, data: Path | None
+    connection: sa.Connection, document: Setup, base: Path, now: Micros, data: Path | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Apply a document in one transaction; return the result, including the values of new tokens, and its lines.
 
@@ -166,7 +166,9 @@ def _outcome(kind: str, name: str, organization_id: str | None, before: object, 
 class _Organizations:
     """The organizations of a document with their hosts and repositories: as they are, and as they are to be stored."""
 
-    def __init__(self, connection: sa.Connection, entries: Sequence[OrganizationEntry], folder: Path, now: int) -> None:
+    def __init__(
+        self, connection: sa.Connection, entries: Sequence[OrganizationEntry], folder: Path, now: Micros
+    ) -> None:
         self._connection = connection
         self._folder = folder
         self._now = now

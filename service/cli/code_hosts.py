@@ -200,10 +200,22 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
     shown = list[Row]()
     for row in rows:
         at, repository = rfc3339(row.received_at), f"{row.platform}:{row.path_key}"
-        document: dict[str, object] = {"id": row.id, "organization_id": row.organization_id, "number": row.number}
-        document |= {"is_issue": row.is_issue, "event": row.event, "sender": row.sender, "result": row.result}
-        document |= {"detail": row.detail, "agent": row.agent, "run_id": row.run_id, "delivery": row.delivery}
-        document |= {"at": at, "repository": repository, "commit": row.head_sha}
+        document: dict[str, object] = {
+            "id": row.id,
+            "organization_id": row.organization_id,
+            "number": row.number,
+            "is_issue": row.is_issue,
+            "event": row.event,
+            "sender": row.sender,
+            "result": row.result,
+            "detail": row.detail,
+            "agent": row.agent,
+            "run_id": row.run_id,
+            "delivery": row.delivery,
+            "at": at,
+            "repository": repository,
+            "commit": row.head_sha,
+        }
         number = f"issue {row.number}" if row.is_issue else row.number
         about = f"{repository} {number} {row.event} {row.head_sha[:12]} by {row.sender}"
         about = f"{repository} {row.event} {row.cause}" if row.number == NO_NUMBER else about

@@ -28,10 +28,17 @@ def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
 
 def _shown(row: Event) -> Row:
     occurred_at = rfc3339(row.occurred_at)
-    shown: dict[str, object] = {"id": row.id, "endpoint_id": row.endpoint_id, "type": row.type, "state": row.state}
-    shown |= {"attempts": row.attempts, "occurred_at": occurred_at}
-    shown |= {"delivered_at": rfc3339_or_none(row.delivered_at), "failure": row.failure}
-    shown |= {"next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None}
+    shown: dict[str, object] = {
+        "id": row.id,
+        "endpoint_id": row.endpoint_id,
+        "type": row.type,
+        "state": row.state,
+        "attempts": row.attempts,
+        "occurred_at": occurred_at,
+        "delivered_at": rfc3339_or_none(row.delivered_at),
+        "failure": row.failure,
+        "next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None,
+    }
     return shown, line(occurred_at, row.id, row.type, row.state, plural(row.attempts, "attempt"), row.failure)
 
 
@@ -73,10 +80,17 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
 
 
 def _shown_endpoint(row: Endpoint) -> Row:
-    shown: dict[str, object] = {"id": row.id, "organization_id": row.organization_id, "url": row.url}
-    shown |= {"types": row.types, "state": row.state, "created_at": rfc3339(row.created_at)}
-    shown |= {"rotated_at": rfc3339_or_none(row.rotated_at), "disabled_at": rfc3339_or_none(row.disabled_at)}
-    shown |= {"allow_private": [str(network) for network in row.allowed]}
+    shown: dict[str, object] = {
+        "id": row.id,
+        "organization_id": row.organization_id,
+        "url": row.url,
+        "types": row.types,
+        "state": row.state,
+        "created_at": rfc3339(row.created_at),
+        "rotated_at": rfc3339_or_none(row.rotated_at),
+        "disabled_at": rfc3339_or_none(row.disabled_at),
+        "allow_private": [str(network) for network in row.allowed],
+    }
     return shown, line(row.id, row.state, row.url, " ".join(row.types), row.organization_id)
 
 

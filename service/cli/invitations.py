@@ -24,10 +24,18 @@ _ROLES: Final = click.Choice(get_args(Role))
 
 def _invitation(row: Invitation) -> Row:
     state, ends = row.state(now_micros()), rfc3339(row.expires_at)
-    shown: dict[str, object] = {"id": row.id, "organization_id": row.organization_id, "email": row.email}
-    shown |= {"role": row.role, "sent_at": rfc3339_or_none(row.sent_at), "expires_at": ends, "attempts": row.attempts}
-    shown |= {"failure": row.failure, "state": state}
-    shown |= {"next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None}
+    shown: dict[str, object] = {
+        "id": row.id,
+        "organization_id": row.organization_id,
+        "email": row.email,
+        "role": row.role,
+        "sent_at": rfc3339_or_none(row.sent_at),
+        "expires_at": ends,
+        "attempts": row.attempts,
+        "failure": row.failure,
+        "state": state,
+        "next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None,
+    }
     return shown, line(row.id, state, f"until {ends}", row.email, row.organization_id, row.failure)
 
 

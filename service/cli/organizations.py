@@ -23,9 +23,17 @@ org.add_command(delete_organization)
 
 
 def _organization(row: Organization) -> Row:
-    shown: dict[str, object] = {"id": row.id, "name": row.name, "slug": row.slug, "parent_id": row.parent_id}
-    shown |= {"active": row.active, "entitlements": row.entitlements, "offer_code": row.offer_code}
-    shown |= {"created_at": rfc3339(row.created_at), "budget": {"day_usd": row.day_usd, "day_tokens": row.day_tokens}}
+    shown: dict[str, object] = {
+        "id": row.id,
+        "name": row.name,
+        "slug": row.slug,
+        "parent_id": row.parent_id,
+        "active": row.active,
+        "entitlements": row.entitlements,
+        "offer_code": row.offer_code,
+        "created_at": rfc3339(row.created_at),
+        "budget": {"day_usd": row.day_usd, "day_tokens": row.day_tokens},
+    }
     state = "active" if row.active else "inactive"
     return shown, f"{row.slug}  {row.id}  {state}  {','.join(row.entitlements)}  {row.name}"
 

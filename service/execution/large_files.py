@@ -111,8 +111,12 @@ class LargeFiles:
 
     def _lfs(self, *arguments: str) -> None:
         # These settings come before those of a `.lfsconfig` in the repository, which could name another host.
-        settings = {"remote.origin.url": self.url, "lfs.url": f"{self.url.removesuffix('/')}/info/lfs"}
-        settings |= {"lfs.storage": str(self.mirror / "lfs"), "lfs.locksverify": "false"}
+        settings = {
+            "remote.origin.url": self.url,
+            "lfs.url": f"{self.url.removesuffix('/')}/info/lfs",
+            "lfs.storage": str(self.mirror / "lfs"),
+            "lfs.locksverify": "false",
+        }
         if self.url.startswith(("/", "file://")):
             # Git LFS reads the folder with the same settings: it would look for its objects among ours.
             del settings["lfs.storage"]

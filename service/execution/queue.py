@@ -194,8 +194,12 @@ def forget_ended(database: Database, before: int, *, dry_run: bool = False) -> i
     if not _has_run(database):
         return 0
     number = 0
-    page: dict[str, Any] = {"completed_before": rfc3339(before), "limit": _BATCH}
-    page |= {"load_input": False, "load_output": False}
+    page: dict[str, Any] = {
+        "completed_before": rfc3339(before),
+        "limit": _BATCH,
+        "load_input": False,
+        "load_output": False,
+    }
     try:
         client = _client(database)
         while flows := client.list_workflows(offset=number if dry_run else 0, **page):

@@ -79,8 +79,15 @@ class Rehearsal:
         diff, result = "", Result()
         try:
             snapshot = RepositoryMirror(self.folder.mirrors, self.url, git).fetch(_BRANCH)
-            task = {"run_id": run_id, "turn": number, "agent": agent.name, "branch": _BRANCH}
-            task |= {"instructions": instructions, "inputs": {}, "conversation": []}
+            task = {
+                "run_id": run_id,
+                "turn": number,
+                "agent": agent.name,
+                "branch": _BRANCH,
+                "instructions": instructions,
+                "inputs": {},
+                "conversation": [],
+            }
             workspace.create()
             left_behind = invocation.preset_of(agent).left_behind
             checkout = Checkout(workspace, git, self.url, snapshot, left_behind=left_behind)

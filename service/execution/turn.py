@@ -162,9 +162,14 @@ class TurnExecution:
                 sandbox=self.sandbox,
                 tracer=self._tracer,
             )
-            fields: dict[str, str | int] = {"run_id": run_id, "turn": number, "attempt": turn.attempt}
-            fields |= {"agent": agent.name, "organization_id": run.organization_id}
-            fields |= {"repository": f"{run.platform}:{run.path}"}
+            fields: dict[str, str | int] = {
+                "run_id": run_id,
+                "turn": number,
+                "attempt": turn.attempt,
+                "agent": agent.name,
+                "organization_id": run.organization_id,
+                "repository": f"{run.platform}:{run.path}",
+            }
             self.recorder.at_work.append(at_work)
             try:
                 with self._tracer.turn(turn.trace_parent, fields):

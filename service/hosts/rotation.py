@@ -17,7 +17,7 @@ import sqlalchemy as sa
 
 from service import how_to_add
 from service.agents.key_command import NoKeyError
-from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock
+from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock, Micros
 from service.hosts import HostResponse, HostUnreachableError, ask
 from service.store.database import Database
 from service.store.hosts import Host
@@ -41,7 +41,7 @@ class RotatedToken:
     """The digest of the variable's token. Another token gets another row; this one stays in case the token returns."""
     sealed: str | None
     """The token that replaced it, encrypted with it: neither a back-up nor the database alone shows one."""
-    asked_at: int | None
+    asked_at: Micros | None
     """When a worker requested a rotation whose answer is unknown; None if none is in progress."""
     fault: str | None
     """Why it is not rotated, with the fix."""

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, model_validator
 from service import ids
 from service.agents.options import DEFAULT_NAME
 from service.api.errors import HttpError, bad_request
-from service.clock import CENTURY_MICROS, DAY_MICROS, SECOND_MICROS, parse_duration, parse_rfc3339
+from service.clock import CENTURY_MICROS, DAY_MICROS, SECOND_MICROS, Micros, parse_duration, parse_rfc3339
 from service.reference import default_branch
 from service.store import organizations, repositories
 from service.store.database import Database
@@ -85,7 +85,7 @@ class HistoryRequest(BaseModel, strict=True, frozen=True, extra="forbid", hide_i
         return self
 
 
-def make(database: Database, spec: HistoryRequest, now: int) -> dict[str, object]:
+def make(database: Database, spec: HistoryRequest, now: Micros) -> dict[str, object]:
     """Insert the runs with their turns and return the counts and the duration.
 
     Raises:
@@ -200,7 +200,9 @@ def _team_rows(spec: HistoryRequest, owner: str, repos: list[Repository], since:
         yield run, taken
 
 
-def _row(owner: str, repository: Repository, run_id: str, task: str, status: str, created_at: int, lasted: int) -> Row:
+def _row(
+    owner: str, repository: Repository, run_id: str, task: str, status: str, created_at: Micros, lasted: int
+) -> Row:
     ended = created_at + lasted if status in {"completed", "failed"} else None
     run = {
         "id": run_id,

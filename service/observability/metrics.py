@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from service import DISTRIBUTION
-from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock, Micros
 from service.observability.requests import RequestRecord
 from service.settings import SettingsError
 from service.store import dispatch, endings, turns, usage, workers
@@ -203,7 +203,7 @@ class ServiceMetrics(Collector):
             _gauge("runwarden_postings_owed", "Results to be retried on code hosts, or refused.", unposted, "state"),
         ]
 
-    def _count_ended(self, connection: sa.Connection, now: int) -> None:
+    def _count_ended(self, connection: sa.Connection, now: Micros) -> None:
         """Count, once each, the turns that finished on any worker since the last time."""
         # Read recent ones twice: they may have been committed late, or by a machine whose clock is behind.
         earliest = max(self._began, self._read_until - _OVERLAP_MICROS, now - _MAX_GAP_MICROS)

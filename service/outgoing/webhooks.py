@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock, Micros
 from service.hosts import HostUnreachableError, ask
 from service.network import Address, Host, HostError, is_public, port_of, proxy_of, resolve
 from service.settings import EventSettings
@@ -60,7 +60,7 @@ def addresses_of(url: str, allowed: Sequence[Network]) -> list[Address]:
     return usable
 
 
-def signed_headers(endpoint: Endpoint, event: Event, now: int) -> dict[str, str]:
+def signed_headers(endpoint: Endpoint, event: Event, now: Micros) -> dict[str, str]:
     """Return the headers of one attempt, according to Standard Webhooks."""
     at = str(now // SECOND_MICROS)
     is_recent = endpoint.rotated_at is not None and now < endpoint.rotated_at + DAY_MICROS

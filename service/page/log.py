@@ -90,8 +90,18 @@ def show_log(
     first = data.count(b"\n", 0, start) + 1
     rows, next_line = list(_rows(preset, data[start:end], first)), first + data.count(b"\n", start, end)
     matches = list(_matches(preset, data, find)) if find.strip() else None
-    facts: dict[str, Any] = {"turn": turn, "rows": rows, "first": first, "following": end, "next_line": next_line}
-    facts |= {"is_end": end >= len(data), "is_ended": log.is_ended, "find": find, "found": matches, "most": _MAX_FOUND}
+    facts: dict[str, Any] = {
+        "turn": turn,
+        "rows": rows,
+        "first": first,
+        "following": end,
+        "next_line": next_line,
+        "is_end": end >= len(data),
+        "is_ended": log.is_ended,
+        "find": find,
+        "found": matches,
+        "most": _MAX_FOUND,
+    }
     return page("log", visitor, run=run, **facts)
 
 

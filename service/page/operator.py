@@ -60,9 +60,23 @@ def show(context: RequestContext, visitor: Operator, search: str = "") -> Respon
         named += [run.organization_id for run in posted_for.values()]
         names = audit.names(connection, named)
     unsent = [invitation for invitation in invited if invitation.state(now) in {"waiting", "refused"}]
-    facts: dict[str, Any] = {"by_status": by_status, "workers": living, "taken": taken, "organizations": newest}
-    facts |= {"connected": connected, "invited": latest, "unsent": unsent, "now": now, "ending": ending, "names": names}
-    facts |= {"refused": refused, "posted_for": posted_for, "away": away, "disabled": disabled, "trail": trail}
+    facts: dict[str, Any] = {
+        "by_status": by_status,
+        "workers": living,
+        "taken": taken,
+        "organizations": newest,
+        "connected": connected,
+        "invited": latest,
+        "unsent": unsent,
+        "now": now,
+        "ending": ending,
+        "names": names,
+        "refused": refused,
+        "posted_for": posted_for,
+        "away": away,
+        "disabled": disabled,
+        "trail": trail,
+    }
     return page("operator", visitor, hidden=hidden, search=search, **facts)
 
 

@@ -92,8 +92,11 @@ def show_new_run(
     fields = typed or {"agent": agent, "repository": repository}
     if like:
         run = results.run_document(like, context, caller)
-        fields = {"agent": run["agent"], "repository": repository_name(run["repository"])}
-        fields |= {INSTRUCTIONS: run["turns"][0]["instructions"]}
+        fields = {
+            "agent": run["agent"],
+            "repository": repository_name(run["repository"]),
+            INSTRUCTIONS: run["turns"][0]["instructions"],
+        }
     with context.database.read() as connection:
         known = {agent.name: agent for agent in agents.for_organization(connection, caller.organization.id)}
         paths = [repository.path for repository in repositories.of(connection, caller.organization.id)]
@@ -219,8 +222,16 @@ def show_changes(
     first = max(0, min(file, len(files) - 1)) // _FILES * _FILES
     listed = files[first : first + _FILES]
     chosen, start = files[file : file + 1] if file >= 0 else listed, max(0, start)
-    facts: dict[str, Any] = {"turn": turn, "is_large": is_large, "count": len(files), "first": first, "listed": listed}
-    facts |= {"shown": list(text.shown(chosen, start, _DIFF_BYTES)), "start": start, "file": file}
+    facts: dict[str, Any] = {
+        "turn": turn,
+        "is_large": is_large,
+        "count": len(files),
+        "first": first,
+        "listed": listed,
+        "shown": list(text.shown(chosen, start, _DIFF_BYTES)),
+        "start": start,
+        "file": file,
+    }
     return page("changes", visitor, run=run, path=path, line=line, **facts)
 
 

@@ -16,7 +16,7 @@ from typing import IO, Final
 import sqlalchemy as sa
 
 from service import trees
-from service.clock import SECOND_MICROS, now_micros, rfc3339
+from service.clock import SECOND_MICROS, Micros, now_micros, rfc3339
 from service.errors import ServiceError
 from service.processes.worker import lock_beside, locked
 from service.settings import DataFolder
@@ -38,7 +38,7 @@ class BackupError(ServiceError):
     """A back-up cannot be made or used; the text says how to fix it."""
 
 
-def back_up(folder: DataFolder, target: Path, now: int) -> int:
+def back_up(folder: DataFolder, target: Path, now: Micros) -> int:
     """Write a back-up that only its owner can read, while the service runs; return the number of its files.
 
     An earlier back-up is replaced only by a complete one. `now` is in microseconds since 1970.

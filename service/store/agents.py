@@ -7,19 +7,20 @@ import sqlalchemy as sa
 
 from service import ids
 from service.agents.options import DEFAULT_NAME, REVIEWER, Agent
+from service.clock import Micros
 from service.store.database import lock_subject
 from service.store.rows import delete, record_of, records_of, replace_rows
 from service.store.runs import Run
 from service.store.schema import agents
 
 
-def put(connection: sa.Connection, agent: Agent, now: int) -> None:
+def put(connection: sa.Connection, agent: Agent, now: Micros) -> None:
     """Add an agent, or replace the one with the same name and owner."""
     lock_subject(connection, "agent", agent.organization_id or "", agent.name)
     put_all(connection, [agent], now)
 
 
-def put_all(connection: sa.Connection, configured: Sequence[Agent], now: int) -> None:
+def put_all(connection: sa.Connection, configured: Sequence[Agent], now: Micros) -> None:
     """Add or replace agents; the caller ensures that nothing else changes them at the same time."""
     rows = [asdict(agent) | {"id": f"agent_{ids.ulid(now)}"} for agent in configured]
     replace_rows(connection, agents, rows, [agents.c.name, agents.c.organization_id])

@@ -11,6 +11,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.clock import Micros
 from service.store.rows import optional_filter, records_of
 from service.store.schema import audit, event_endpoints, invitations, members, organizations, tokens
 
@@ -49,7 +50,7 @@ def record(
     connection: sa.Connection,
     actor: str,
     action: str,
-    now: int,
+    now: Micros,
     *,
     target: str | None = None,
     organization_id: str | None = None,

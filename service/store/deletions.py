@@ -5,6 +5,7 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
+from service.clock import Micros
 from service.store.rows import delete, exists, insert_new, update
 from service.store.schema import (
     default_branches,
@@ -25,14 +26,14 @@ BATCH: Final = 200
 _ADDRESSES: Final = sa.union(sa.select(repositories.c.url), sa.select(runs.c.url))
 
 
-def begin_organization(connection: sa.Connection, organization_id: str, now: int) -> None:
+def begin_organization(connection: sa.Connection, organization_id: str, now: Micros) -> None:
     """Deactivate an organization, delete its tokens, and record that it is to be deleted."""
     update(connection, organizations, organizations.c.id == organization_id, active=False)
     delete(connection, tokens, organization_id=organization_id)
     _note(connection, "organization", [organization_id], now)
 
 
-def delete_organization(connection: sa.Connection, organization_id: str, now: int) -> bool:
+def delete_organization(connection: sa.Connection, organization_id: str, now: Micros) -> bool:
     """Delete the rows of one batch of an organization's runs, or, without runs, all others; return whether it did.
 
     Runs may have been accepted just before it was deactivated.
@@ -88,7 +89,7 @@ def branches_of(connection: sa.Connection, organization_id: str, run_id: str | N
     return [dict(row._mapping) for row in connection.execute(query)]
 
 
-def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> None:
+def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: Micros) -> None:
     query = sa.select(turns.c.run_id, turns.c.number).where(turns.c.run_id.in_(run_ids))
     _note(connection, "turn", [f"{run_id}:{number}" for run_id, number in connection.execute(query)], now)
     _note(connection, "run", run_ids, now)
@@ -99,6 +100,6 @@ def delete_runs(connection: sa.Connection, run_ids: Sequence[str], now: int) -> 
     delete(connection, runs, runs.c.id.in_(run_ids))
 
 
-def _note(connection: sa.Connection, kind: Kind, names: Sequence[str], now: int) -> None:
+def _note(connection: sa.Connection, kind: Kind, names: Sequence[str], now: Micros) -> None:
     for name in names:
         insert_new(connection, deletions, {"kind": kind, "id": name, "requested_at": now})

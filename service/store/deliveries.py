@@ -5,6 +5,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
+from service.clock import Micros
 from service.rules import CLOSED, NO_CHANGES, SCHEDULE
 from service.store.rows import exists, optional_filter, records_of, update
 from service.store.schema import deliveries
@@ -52,8 +53,8 @@ class DeliveryEntry:
     run_id: str | None
     request: dict[str, Any] | None
     """The run to start after approval."""
-    changed_at: int
-    received_at: int
+    changed_at: Micros
+    received_at: Micros
     is_issue: bool = False
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from service.clock import Clock
+from service.clock import Clock, Micros
 from service.settings import ExecutionSettings
 from service.store import turns as turn_store
 from service.store import workers
@@ -69,7 +69,7 @@ class NextTurn(NamedTuple):
     organization_id: str
 
 
-def next_turns(connection: sa.Connection, slots: int, share: int | None, now: int) -> list[NextTurn]:
+def next_turns(connection: sa.Connection, slots: int, share: int | None, now: Micros) -> list[NextTurn]:
     """Return the turns to queue, so that `slots` are under way.
 
     A free slot goes to the organization using the fewest slots; ties go to the one served least recently. An
@@ -110,7 +110,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: in
     return chosen
 
 
-def due_jobs(connection: sa.Connection, now: int) -> list[str]:
+def due_jobs(connection: sa.Connection, now: Micros) -> list[str]:
     """Return the names (`KIND:KEY`) of due jobs, at most 100 of a kind: mails, then postings, schedules and events."""
     return [f"{kind}:{key}" for kind, key, _ in connection.execute(_DUE_JOBS, {"now": now})]
 

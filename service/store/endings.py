@@ -6,7 +6,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service.clock import DAY_MICROS, EPOCH, MICROSECOND
+from service.clock import DAY_MICROS, EPOCH, MICROSECOND, Micros
 from service.store import agents
 from service.store.schema import hosts, organizations, tokens
 
@@ -25,12 +25,12 @@ class EndingKey:
     """The slug; empty for all organizations."""
     name: str
     """The token's alias or id, or the variable that holds it."""
-    ends_at: int
+    ends_at: Micros
     days: int
     """1, 7 or 14: it expires within that many days; 0 if it has expired."""
 
 
-def soon(connection: sa.Connection, now: int) -> list[EndingKey]:
+def soon(connection: sa.Connection, now: Micros) -> list[EndingKey]:
     """Return the keys that expire within 14 days, soonest first, without API tokens that have a successor."""
     expiries: dict[tuple[str, str, str], int] = {}
     slugs: dict[str, str] = dict(connection.execute(sa.select(organizations.c.id, organizations.c.slug)).all())

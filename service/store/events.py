@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import rfc3339
+from service.clock import Micros, rfc3339
 from service.errors import ServiceError
 from service.store.database import lock_subject
 from service.store.rows import delete, exists, optional_filter, record_of, records_of, update
@@ -40,9 +40,9 @@ class Endpoint:
     """The previous secret, with which deliveries are also signed for a day after `rotated_at`."""
     allowed: tuple[Network, ...]
     """Private networks in which the operator allows this endpoint, even without TLS."""
-    created_at: int
-    rotated_at: int | None
-    disabled_at: int | None
+    created_at: Micros
+    rotated_at: Micros | None
+    disabled_at: Micros | None
     """When it stopped getting new events; None while it gets them."""
 
     @property
@@ -61,11 +61,11 @@ class Event:
     """The delivered body: JSON with `type`, `timestamp` and `data`."""
     state: str
     attempts: int
-    occurred_at: int
-    wanted_at: int
+    occurred_at: Micros
+    wanted_at: Micros
     """When it occurred or was last replayed; the time limit for retries counts from here."""
-    due_at: int
-    delivered_at: int | None
+    due_at: Micros
+    delivered_at: Micros | None
     failure: str | None
 
 
@@ -74,7 +74,7 @@ class EndpointError(ServiceError):
 
 
 def add_endpoint(
-    connection: sa.Connection, owner: str, url: str, wanted: Sequence[str], allowed: tuple[Network, ...], now: int
+    connection: sa.Connection, owner: str, url: str, wanted: Sequence[str], allowed: tuple[Network, ...], now: Micros
 ) -> Endpoint:
     """Store an endpoint, whose address the caller has checked, with a new secret.
 
@@ -105,7 +105,7 @@ def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
     delete(connection, event_endpoints, id=endpoint_id)
 
 
-def rotate(connection: sa.Connection, old: Endpoint, now: int) -> str:
+def rotate(connection: sa.Connection, old: Endpoint, now: Micros) -> str:
     """Give an endpoint a new secret and return it; deliveries are signed with both for a day."""
     secret, same = _new_secret(), event_endpoints.c.id == old.id
     update(connection, event_endpoints, same, secret=secret, old_secret=old.secret, rotated_at=now)
@@ -117,7 +117,7 @@ def record(
     organization_id: str,
     kind: EventType,
     data: Mapping[str, object],
-    now: int,
+    now: Micros,
     *,
     run_id: str | None = None,
 ) -> None:
@@ -136,18 +136,25 @@ def record(
         connection.execute(sa.insert(events), rows)
 
 
-def first_due(connection: sa.Connection, endpoint_id: str, now: int) -> Event | None:
+def first_due(connection: sa.Connection, endpoint_id: str, now: Micros) -> Event | None:
     due, order = (events.c.state == WAITING, events.c.due_at <= now), [events.c.due_at, events.c.id]
     return record_of(connection, Event, events, *due, endpoint_id=endpoint_id, order=order)
 
 
-def mark_delivered(connection: sa.Connection, event_id: str, now: int) -> None:
+def mark_delivered(connection: sa.Connection, event_id: str, now: Micros) -> None:
     values = {"state": DELIVERED, "delivered_at": now, "failure": None, "attempts": events.c.attempts + 1}
     update(connection, events, events.c.id == event_id, **values)
 
 
 def mark_failed(
-    connection: sa.Connection, event: Event, failure: str, now: int, *, due_at: int | None, pauses: bool, is_gone: bool
+    connection: sa.Connection,
+    event: Event,
+    failure: str,
+    now: Micros,
+    *,
+    due_at: Micros | None,
+    pauses: bool,
+    is_gone: bool,
 ) -> bool:
     """Record why a waiting event was not delivered; `due_at` is when to retry, None to give up.
 
@@ -179,7 +186,7 @@ def by_id(connection: sa.Connection, event_id: str, organization_id: str | None 
     return record_of(connection, Event, events, _of(organization_id), id=storable(event_id))
 
 
-def replay(connection: sa.Connection, event: Event, now: int) -> None:
+def replay(connection: sa.Connection, event: Event, now: Micros) -> None:
     """Deliver an event again, whatever its state; its endpoint, if disabled, becomes active again."""
     again = {"state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now, "failure": None}
     update(connection, events, events.c.id == event.id, **again)

@@ -7,6 +7,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
+from service.clock import Micros
 from service.reference import location
 from service.store import events
 from service.store.database import lock_subject
@@ -55,14 +56,14 @@ class Host:
         return self.clone_url.replace("{path}", path) if self.clone_url is not None and self.owns(path) else None
 
 
-def connect(connection: sa.Connection, organization_id: str, host: Host, now: int) -> None:
+def connect(connection: sa.Connection, organization_id: str, host: Host, now: Micros) -> None:
     """Connect a host, replacing the organization's host on that platform, if any."""
     lock_subject(connection, "host", organization_id, host.platform)
     put_all(connection, [(organization_id, host)], now)
 
 
 def note_answer(
-    connection: sa.Connection, organization_id: str, host: Host, status: str, day: str | None, now: int
+    connection: sa.Connection, organization_id: str, host: Host, status: str, day: str | None, now: Micros
 ) -> None:
     """Store the day on which, according to a host, its token expires (None: no news), and a new status with its event.
 
@@ -77,7 +78,7 @@ def note_answer(
         events.record(connection, organization_id, "health.changed", data, now)
 
 
-def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], now: int) -> None:
+def put_all(connection: sa.Connection, connected: Sequence[tuple[str, Host]], now: Micros) -> None:
     """Connect hosts, given with organization ids; the caller ensures that nothing else changes them."""
     rows = [
         asdict(host) | {"app": host.app, "id": f"host_{ids.ulid(now)}", "organization_id": owner, "connected_at": now}

@@ -6,7 +6,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import DAY_MICROS, SECOND_MICROS
+from service.clock import DAY_MICROS, SECOND_MICROS, Micros
 from service.settings import Role
 from service.store import audit, events
 from service.store.database import lock_subject
@@ -27,17 +27,17 @@ class Invitation:
     organization_id: str
     email: str
     role: Role
-    sent_at: int | None
-    expires_at: int
-    accepted_at: int | None
+    sent_at: Micros | None
+    expires_at: Micros
+    accepted_at: Micros | None
     mail: str
     """The state of the mail: `waiting`, `sent`, `refused` or `withdrawn`."""
     attempts: int
-    due_at: int
+    due_at: Micros
     """When a waiting mail is sent or retried."""
     failure: str | None
 
-    def state(self, now: int) -> str:
+    def state(self, now: Micros) -> str:
         """`accepted`, `withdrawn`, `expired`, or the state of the mail: `waiting`, `sent`, `refused`."""
         if self.accepted_at is not None:
             return "accepted"
@@ -46,7 +46,7 @@ class Invitation:
         return "expired" if self.expires_at <= now else self.mail
 
 
-def invite(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role = "admin") -> str:
+def invite(connection: sa.Connection, organization_id: str, email: str, now: Micros, role: Role = "admin") -> str:
     """Record an invitation and its mail, which the caller sends next; return the invitation's id.
 
     It replaces the organization's open ones of this address. If the caller dies, a worker sends the mail after ten
@@ -56,9 +56,18 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: int
     withdraw_all(connection, organization_id, email, now)
     invitation_id = f"inv_{ids.ulid(now)}"
     code = ids.new_token()
-    values: dict[str, object] = {"id": invitation_id, "organization_id": organization_id, "email": email, "role": role}
-    values |= {"code": code, "code_digest": ids.digest(code), "expires_at": now + LIFE_MICROS}
-    values |= {"mail": "waiting", "attempts": 0, "due_at": now + _OWN_MICROS}
+    values: dict[str, object] = {
+        "id": invitation_id,
+        "organization_id": organization_id,
+        "email": email,
+        "role": role,
+        "code": code,
+        "code_digest": ids.digest(code),
+        "expires_at": now + LIFE_MICROS,
+        "mail": "waiting",
+        "attempts": 0,
+        "due_at": now + _OWN_MICROS,
+    }
     connection.execute(sa.insert(invitations).values(values))
     return invitation_id
 
@@ -80,7 +89,7 @@ def made_by(connection: sa.Connection, parent_id: str, most: int) -> list[Invita
     return records_of(connection, Invitation, invitations, theirs, order=[invitations.c.id.desc()], limit=most)
 
 
-def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: int) -> str | None:
+def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: Micros) -> str | None:
     """Replace an invitation with a new one that has a new code; return its id, or None if the old one was accepted."""
     if old.state(now) in {"accepted", "withdrawn"}:
         return None
@@ -94,7 +103,7 @@ def by_code(connection: sa.Connection, code: str) -> Invitation | None:
     return record_of(connection, Invitation, invitations, code_digest=ids.digest(code))
 
 
-def accept(connection: sa.Connection, code: str, now: int) -> str | None:
+def accept(connection: sa.Connection, code: str, now: Micros) -> str | None:
     """Accept an invitation and return its organization's id; None if the code is unknown, used or expired."""
     if (invitation := by_code(connection, code)) is None:
         return None
@@ -108,14 +117,14 @@ def accept(connection: sa.Connection, code: str, now: int) -> str | None:
     return owner
 
 
-def withdraw_all(connection: sa.Connection, organization_id: str, email: str, now: int) -> None:
+def withdraw_all(connection: sa.Connection, organization_id: str, email: str, now: Micros) -> None:
     """Withdraw an organization's open invitations of an address; the caller holds the lock on its members."""
     for invitation in all_of(connection, organization_id):
         if invitation.email.lower() == email.lower():
             withdraw(connection, invitation.id, now)
 
 
-def withdraw(connection: sa.Connection, invitation_id: str, now: int) -> bool:
+def withdraw(connection: sa.Connection, invitation_id: str, now: Micros) -> bool:
     """Close an invitation permanently and stop its mail; False if none that is unused and not withdrawn has that id."""
     # Expired invitations too, since they could be sent again.
     unused = (invitations.c.id == invitation_id, invitations.c.accepted_at.is_(None), invitations.c.mail != "withdrawn")
@@ -127,14 +136,14 @@ def waiting_code(connection: sa.Connection, invitation_id: str) -> str | None:
     return connection.scalar(sa.select(invitations.c.code).where(*_waits(invitation_id)))
 
 
-def mark_sent(connection: sa.Connection, invitation_id: str, now: int) -> None:
+def mark_sent(connection: sa.Connection, invitation_id: str, now: Micros) -> None:
     """Record that a mail was sent, even if it was withdrawn meanwhile; its code is deleted."""
     update(connection, invitations, invitations.c.id == invitation_id, sent_at=now)
     sent = {"attempts": invitations.c.attempts + 1, "mail": "sent", "code": None, "failure": None}
     update(connection, invitations, *_waits(invitation_id), **sent)
 
 
-def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, due_at: int | None) -> None:
+def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, due_at: Micros | None) -> None:
     """Record why a mail was not sent and when to retry; None if it was refused and is not retried."""
     then: dict[str, object] = {"mail": "refused"} if due_at is None else {"due_at": due_at}
     update(
@@ -142,7 +151,7 @@ def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, 
     )
 
 
-def retry(connection: sa.Connection, now: int, invitation_id: str | None) -> list[str]:
+def retry(connection: sa.Connection, now: Micros, invitation_id: str | None) -> list[str]:
     """Let the caller send unsent mails now, including refused ones; return their invitations."""
     unsent = (invitations.c.mail.in_(("waiting", "refused")), invitations.c.code.is_not(None))
     again = sa.update(invitations).where(*unsent, optional_filter(invitations.c.id, invitation_id))

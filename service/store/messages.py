@@ -8,7 +8,7 @@ from typing import Final, Literal
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import rfc3339
+from service.clock import Micros, rfc3339
 from service.store.rows import optional_filter, records_of, update
 from service.store.schema import messages
 
@@ -31,7 +31,7 @@ class Message:
     """`waiting`; `delivered` to the turn's agent; `continued`: it started the next turn; `dropped`: the turn was
     cancelled."""
     caller: str | None
-    sent_at: int
+    sent_at: Micros
 
     def document(self) -> dict[str, object]:
         """Return the message as the API shows it."""
@@ -40,7 +40,7 @@ class Message:
 
 
 def add(
-    connection: sa.Connection, run_id: str, number: int, text: str, timing: Timing, caller: str | None, now: int
+    connection: sa.Connection, run_id: str, number: int, text: str, timing: Timing, caller: str | None, now: Micros
 ) -> Message:
     """Store a message for a turn, which the caller has found to be open in the same transaction."""
     added = Message(run_id, f"msg_{ids.ulid(now)}", number, text, timing, "waiting", caller, now)

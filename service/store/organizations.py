@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from pydantic import ConfigDict, Field
 
 from service import ids
+from service.clock import Micros
 from service.store.database import lock_subject
 from service.store.rows import batches, record_of, records_of, replace_rows, update
 from service.store.schema import offers, organizations, runs, trials
@@ -29,7 +30,7 @@ class Organization:
     active: bool
     entitlements: tuple[str, ...]
     offer_code: str | None
-    created_at: int
+    created_at: Micros
     day_usd: float | None = None
     """The most dollars that all its agents together may spend in a day (UTC); None for no limit."""
     day_tokens: int | None = None
@@ -40,7 +41,7 @@ def create(
     connection: sa.Connection,
     *,
     name: str,
-    now: int,
+    now: Micros,
     slug: str | None = None,
     parent_id: str | None = None,
     entitlements: tuple[str, ...] = (),
@@ -139,7 +140,7 @@ class Trial:
     signup_code: str | None
     """The offer given at signup; None for the standard trial."""
     signup_price: str | None
-    started_at: int | None
+    started_at: Micros | None
     """When the trial began; None until a code host is connected."""
     granted_code: str | None
     """The offer that the trial runs on; None for the standard trial, or before the start."""
@@ -164,7 +165,7 @@ def trial_of(connection: sa.Connection, organization_id: str) -> Trial | None:
     return record_of(connection, Trial, trials, organization_id=organization_id)
 
 
-def start_trial(connection: sa.Connection, organization_id: str, now: int) -> Trial | None:
+def start_trial(connection: sa.Connection, organization_id: str, now: Micros) -> Trial | None:
     """Start the trial if it has not begun; a retired, repriced or removed offer becomes the standard trial (spec 3)."""
     trial = trial_of(connection, organization_id)
     if trial is None or trial.started_at is not None:

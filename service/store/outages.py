@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import sqlalchemy as sa
 
 from service.agents.options import REVIEWER, AgentOptions, ModelAccess
-from service.clock import SECOND_MICROS, rfc3339
+from service.clock import SECOND_MICROS, Micros, rfc3339
 from service.store import agents
 from service.store.rows import delete, insert_new, records_of
 from service.store.runs import Run
@@ -32,7 +32,7 @@ class Outage:
         return f"waiting for {self.shown} since {clock_time(self.since)}"
 
 
-def begin(connection: sa.Connection, access: ModelAccess, now: int) -> int:
+def begin(connection: sa.Connection, access: ModelAccess, now: Micros) -> int:
     """Record that a provider gave no answer; return when the outage began."""
     insert_new(connection, model_outages, {"source": access.source, "shown": access.shown, "since": now})
     mine = model_outages.c.source == access.source
@@ -63,7 +63,7 @@ class ProviderOutages:
         access = None if options is None else options.model
         return None if access is None else self._outages.get(access.source)
 
-    def waiting_agents(self, organization_id: str, probed: Collection[Outage | None], now: int) -> list[str]:
+    def waiting_agents(self, organization_id: str, probed: Collection[Outage | None], now: Micros) -> list[str]:
         """Return the names of an organization's agents that wait for such an outage, and have no fallback by now."""
         names = {name for owner, name in self._options if owner in {None, organization_id}}
         waiting = {name for name in names if self.of(organization_id, name) in probed}
@@ -80,7 +80,7 @@ class ProviderOutages:
             unavailable.setdefault(name, outage.text if outage else "it is not configured")
         return None
 
-    def stand_in(self, organization_id: str, agent: str, now: int) -> tuple[str, dict[str, str]] | None:
+    def stand_in(self, organization_id: str, agent: str, now: Micros) -> tuple[str, dict[str, str]] | None:
         """Return the fallback of an agent whose provider has been down for longer than it waits, and the reason."""
         options, outage = self._options_of(organization_id, agent), self.of(organization_id, agent)
         if options is None or outage is None or now - outage.since <= options.waits_s * SECOND_MICROS:

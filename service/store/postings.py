@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
 
-from service.clock import rfc3339_or_none
+from service.clock import Micros, rfc3339_or_none
 from service.findings import SEVERITIES, counted
 from service.store import agents, runs, turn_files
 from service.store.rows import insert_new, record_of, records_of, update
@@ -45,9 +45,9 @@ class Posting:
     version: int
     state: str
     attempts: int
-    wanted_at: int
-    due_at: int
-    posted_at: int | None
+    wanted_at: Micros
+    due_at: Micros
+    posted_at: Micros | None
     failure: str | None
     """Why it waits or was refused; a remark if it was posted."""
     url: str | None
@@ -68,7 +68,7 @@ class Posted:
     """A remark, such as that someone closed the pull request."""
 
 
-def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int) -> Sequence[Any]:
+def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: Micros) -> Sequence[Any]:
     """Return run_id, branch, commit_sha and state of others' pull requests with the same change in the repository.
 
     They were opened, or requested earlier than this one.
@@ -97,7 +97,7 @@ def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: int
     return connection.execute(query.limit(_MAX_COMPARED)).all()
 
 
-def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: int) -> None:
+def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: Micros) -> None:
     """Request the status that a turn is at work, for the commit that its branch had when it began."""
     is_open = (turns.c.run_id == run.id, turns.c.number == number, turns.c.status.in_(runs.OPEN))
     # The row is locked: if the turn ends at the same time, no later status would replace this one.
@@ -106,7 +106,7 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
         want(connection, (run.id, number), "status", wanted, now, commit)
 
 
-def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutcome", state: str, now: int) -> None:
+def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutcome", state: str, now: Micros) -> None:
     """Request the postings of a turn, in the transaction that ends it.
 
     `state`: `success`, `failure` or `error`.
@@ -143,7 +143,9 @@ def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutco
         want(connection, turn, "review", wanted, now)
 
 
-def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any], now: int, subject: str = "") -> None:
+def want(
+    connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any], now: Micros, subject: str = ""
+) -> None:
     """Request a posting, replacing an earlier request; one that is being posted is posted again afterwards."""
     run_id, number = turn
     key = {"run_id": run_id, "kind": kind, "subject": subject}
@@ -152,14 +154,14 @@ def want(connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any
         update(connection, postings, *_is(run_id, kind, subject), **news, **_again(now))
 
 
-def withdraw_pull_requests(connection: sa.Connection, run_ids: Sequence[str], reason: str, now: int) -> None:
+def withdraw_pull_requests(connection: sa.Connection, run_ids: Sequence[str], reason: str, now: Micros) -> None:
     """Open none of the runs' pull requests that are not open yet."""
     mine = (postings.c.run_id.in_(run_ids), postings.c.kind == "pull_request", postings.c.state == WAITING)
     news = {"state": POSTED, "failure": reason, "posted_at": now, "version": postings.c.version + 1}
     update(connection, postings, *mine, **news)
 
 
-def renew_comment(connection: sa.Connection, run_id: str, now: int, number: int | None = None) -> None:
+def renew_comment(connection: sa.Connection, run_id: str, now: Micros, number: int | None = None) -> None:
     """Post the comment on a run's issue again, since its content changed; `number`: the turn that it is about now."""
     news = _again(now) | ({} if number is None else {"number": number})
     update(connection, postings, *_is(run_id, "comment", ""), **news)
@@ -171,7 +173,7 @@ def pull_requests(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str
     return dict(connection.execute(sa.select(postings.c.run_id, postings.c.url).where(*opened)).all())
 
 
-def first_due(connection: sa.Connection, run_id: str, now: int) -> Posting | None:
+def first_due(connection: sa.Connection, run_id: str, now: Micros) -> Posting | None:
     """Return a run's first due posting; a pull request comes before its review and the comment, which need it."""
     order = [postings.c.wanted_at, postings.c.kind != "pull_request", postings.c.kind]
     return record_of(connection, Posting, postings, *_due(now), run_id=run_id, order=order)
@@ -186,7 +188,7 @@ def put_off(connection: sa.Connection, run: Run, until: int) -> None:
     update(connection, postings, *waiting, due_at=until)
 
 
-def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: int) -> None:
+def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: Micros) -> None:
     """Record a success; the posting stays due if a newer request replaced it in the meantime."""
     same, url = _is(posting.run_id, posting.kind, posting.subject), posted.url or posting.url
     update(connection, postings, *same, url=url, posted_at=now, attempts=postings.c.attempts + 1)
@@ -198,7 +200,7 @@ def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now
         runs.touch(connection, posting.run_id, now)
 
 
-def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, due_at: int | None) -> None:
+def mark_failed(connection: sa.Connection, posting: Posting, failure: str, *, due_at: Micros | None) -> None:
     """Record why it was not posted, unless a newer request replaced it; `due_at` is when to retry, None to give up."""
     same = (*_is(posting.run_id, posting.kind, posting.subject), postings.c.version == posting.version)
     then: dict[str, object] = {"state": REFUSED} if due_at is None else {"due_at": due_at}
@@ -214,12 +216,12 @@ def refused(connection: sa.Connection, limit: int) -> list[Posting]:
     return records_of(connection, Posting, postings, state=REFUSED, order=[postings.c.wanted_at.desc()], limit=limit)
 
 
-def _again(now: int) -> dict[str, Any]:
+def _again(now: Micros) -> dict[str, Any]:
     state = {"state": WAITING, "attempts": 0, "wanted_at": now, "due_at": now, "failure": None}
     return state | {"version": postings.c.version + 1}
 
 
-def _due(now: int) -> tuple[sa.ColumnElement[bool], ...]:
+def _due(now: Micros) -> tuple[sa.ColumnElement[bool], ...]:
     return postings.c.state == WAITING, postings.c.due_at <= now
 
 

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from service import ids
 from service.agents.options import RepositorySetup
+from service.clock import Micros
 from service.rules import TriggerRule
 from service.store.database import lock_subject
 from service.store.rows import delete, insert_new, optional_filter, owned, record_of, records_of, replace_rows, update
@@ -55,7 +56,7 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
         update(connection, default_branches, default_branches.c.url == url, branch=branch)
 
 
-def put(connection: sa.Connection, organization_id: str, repository: Repository, now: int) -> bool:
+def put(connection: sa.Connection, organization_id: str, repository: Repository, now: Micros) -> bool:
     """Add a repository, or replace the one with its platform and path; return whether it is new.
 
     Raises:
@@ -81,7 +82,7 @@ def taken(name: str, path: str) -> ValueError:
     return ValueError(f"the name {name!r} belongs to {path}; choose another name")
 
 
-def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repository]], now: int) -> None:
+def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repository]], now: Micros) -> None:
     """Add or replace repositories, given with organization ids; no other transaction changes them, no name is taken."""
     rows = [
         asdict(repository)
@@ -114,7 +115,7 @@ class Schedule:
     repository: Repository
     index: int
     """The position of the rule, from 0."""
-    due_at: int
+    due_at: Micros
 
     @property
     def rule(self) -> TriggerRule:
@@ -143,7 +144,7 @@ def scheduled(
     return [Schedule(owner, Repository(*rest), index, due) for owner, index, due, *rest in rows]
 
 
-def begin_due(connection: sa.Connection, key: str, now: int) -> Schedule | None:
+def begin_due(connection: sa.Connection, key: str, now: Micros) -> Schedule | None:
     """Return a due schedule, which is due next at its first time after `now`; None: it is not due any longer."""
     repository_id, _, index = key.partition("/")
     mine = (schedules.c.repository_id == repository_id, schedules.c.index == int(index), schedules.c.due_at <= now)

@@ -9,7 +9,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import rfc3339
+from service.clock import Micros, rfc3339
 from service.errors import ServiceError
 from service.reference import MADE_BRANCHES, Reference, default_branch, is_made_for
 from service.store.rows import exists, optional_filter, record_of, records_of, update
@@ -38,8 +38,8 @@ class Run:
     path: str
     url: str
     turn: int
-    created_at: int
-    updated_at: int
+    created_at: Micros
+    updated_at: Micros
     head_ref: str | None = None
     """A ref to check out instead of the branch, such as `refs/pull/7/head`; then nothing is pushed."""
     head_sha: str | None = None
@@ -109,7 +109,7 @@ def has_more_active(connection: sa.Connection, organization_id: str, limit: int)
     return connection.execute(sa.select(runs.c.id).where(*active).offset(limit).limit(1)).first() is not None
 
 
-def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
+def accept(connection: sa.Connection, request: TurnRequest, now: Micros) -> Run:
     """Store a new run with its first turn: once committed, it will be executed.
 
     Raises:
@@ -130,7 +130,7 @@ def accept(connection: sa.Connection, request: TurnRequest, now: int) -> Run:
     return run
 
 
-def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> Run | None:
+def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: Micros) -> Run | None:
     """Give a finished run its next turn; None if another request did so first, and the run is active again.
 
     Raises:
@@ -225,16 +225,16 @@ def counts_by_status(connection: sa.Connection) -> dict[str, int]:
     return dict(connection.execute(sa.select(runs.c.status, sa.func.count()).group_by(runs.c.status)).all())
 
 
-def touch(connection: sa.Connection, run_id: str, now: int, **values: object) -> None:
+def touch(connection: sa.Connection, run_id: str, now: Micros, **values: object) -> None:
     """Set columns of a run and mark it as changed, so that clients reload it; `updated_at` never goes back."""
     update(connection, runs, runs.c.id == run_id, updated_at=_later(now), **values)
 
 
-def _later(now: int) -> sa.ColumnElement[int]:
+def _later(now: Micros) -> sa.ColumnElement[int]:
     return sa.case((runs.c.updated_at >= now, runs.c.updated_at + 1), else_=now)
 
 
-def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: int) -> None:
+def _add_turn(connection: sa.Connection, run: Run, request: TurnRequest, now: Micros) -> None:
     names = ("instructions", "inputs", "trace_parent", "caller", "from_turn")
     shared = {name: getattr(request, name) for name in names}
     key = {"run_id": run.id, "number": run.turn, "organization_id": run.organization_id}

@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import DAY_MICROS, SECOND_MICROS
+from service.clock import DAY_MICROS, SECOND_MICROS, Micros
 from service.errors import ServiceError
 from service.settings import Role
 from service.store import invitations
@@ -38,8 +38,8 @@ class Session:
     organization_id: str | None
     token_id: str | None
     member_id: str | None
-    opened_at: int
-    seen_at: int
+    opened_at: Micros
+    seen_at: Micros
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Member:
     organization_id: str
     email: str
     role: Role
-    added_at: int
+    added_at: Micros
 
 
 class LastAdminError(ServiceError):
@@ -59,7 +59,7 @@ class LastAdminError(ServiceError):
 
 def begin(
     connection: sa.Connection,
-    now: int,
+    now: Micros,
     *,
     organization_id: str | None = None,
     token_id: str | None = None,
@@ -78,7 +78,7 @@ def begin(
     return value
 
 
-def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") -> Session | None:
+def by_value(connection: sa.Connection, value: str, now: Micros, secret: str = "") -> Session | None:
     """Return a session that was used within twelve hours and opened within seven days."""
     session = record_of(connection, Session, sessions, digest=ids.digest(value + secret))
     if session is None or now - session.seen_at >= IDLE_MICROS or now - session.opened_at >= LIFE_MICROS:
@@ -86,7 +86,7 @@ def by_value(connection: sa.Connection, value: str, now: int, secret: str = "") 
     return session
 
 
-def note_use(connection: sa.Connection, session: Session, now: int) -> None:
+def note_use(connection: sa.Connection, session: Session, now: Micros) -> None:
     update(connection, sessions, sessions.c.digest == session.digest, seen_at=now)
 
 
@@ -107,14 +107,16 @@ def memberships(connection: sa.Connection, emails: Iterable[str]) -> list[Member
     return records_of(connection, Member, members, members.c.email.in_([email.lower() for email in emails]))
 
 
-def add_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role = "admin") -> Member:
+def add_member(
+    connection: sa.Connection, organization_id: str, email: str, now: Micros, role: Role = "admin"
+) -> Member:
     """Return the member with an address, adding it with a role if the organization does not have it yet."""
     added = Member(f"mem_{ids.ulid(now)}", organization_id, email.lower(), role, now)
     insert_new(connection, members, asdict(added))
     return records_of(connection, Member, members, organization_id=organization_id, email=added.email)[0]
 
 
-def put_member(connection: sa.Connection, organization_id: str, email: str, now: int, role: Role) -> Member:
+def put_member(connection: sa.Connection, organization_id: str, email: str, now: Micros, role: Role) -> Member:
     """Add a member with a role, or give the one with this address that role, as `set_role` does."""
     lock_subject(connection, "members", organization_id)
     present = add_member(connection, organization_id, email, now, role)
@@ -122,7 +124,7 @@ def put_member(connection: sa.Connection, organization_id: str, email: str, now:
     return replace(present, role=role)
 
 
-def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: int) -> bool:
+def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: Micros) -> bool:
     """Give a member a role, which open sessions have at once, or remove them with their sessions (None).
 
     Their open invitations are withdrawn. False if there is no such member.

@@ -6,7 +6,7 @@ from typing import Final, Literal, get_args
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import DAY_MICROS
+from service.clock import DAY_MICROS, Micros
 from service.store.rows import record_of, records_of, update
 from service.store.schema import tokens
 
@@ -25,13 +25,13 @@ class TokenRecord:
     organization_id: str
     alias: str | None
     scopes: tuple[str, ...]
-    created_at: int
-    expires_at: int
-    revoked_at: int | None
-    first_used_at: int | None = None
-    last_used_at: int | None = None
+    created_at: Micros
+    expires_at: Micros
+    revoked_at: Micros | None
+    first_used_at: Micros | None = None
+    last_used_at: Micros | None = None
 
-    def is_valid(self, now: int) -> bool:
+    def is_valid(self, now: Micros) -> bool:
         return self.revoked_at is None and now < self.expires_at
 
 
@@ -41,7 +41,7 @@ def create(
     *,
     scopes: tuple[str, ...],
     alias: str | None,
-    now: int,
+    now: Micros,
     life_micros: int = DEFAULT_LIFE_MICROS,
 ) -> tuple[TokenRecord, str]:
     """Add a token and return it with its value, which cannot be read again (spec 5.4)."""
@@ -65,13 +65,13 @@ def of(connection: sa.Connection, organization_id: str) -> list[TokenRecord]:
     return records_of(connection, TokenRecord, tokens, organization_id=organization_id, order=[tokens.c.id])
 
 
-def revoke(connection: sa.Connection, token_id: str, now: int) -> str | None:
+def revoke(connection: sa.Connection, token_id: str, now: Micros) -> str | None:
     """Revoke a token and return its organization's id; None if there is no such active token."""
     active = sa.update(tokens).where(tokens.c.id == token_id, tokens.c.revoked_at.is_(None))
     return connection.execute(active.values(revoked_at=now).returning(tokens.c.organization_id)).scalar()
 
 
-def note_use(connection: sa.Connection, token_id: str, now: int) -> bool:
+def note_use(connection: sa.Connection, token_id: str, now: Micros) -> bool:
     """Record a use of a token; return whether it is the first."""
     update(connection, tokens, tokens.c.id == token_id, last_used_at=now)
     return update(connection, tokens, tokens.c.id == token_id, tokens.c.first_used_at.is_(None), first_used_at=now) > 0

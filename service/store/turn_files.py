@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import sqlalchemy as sa
 
+from service.clock import Micros
 from service.settings import DataFolder
 from service.store.rows import delete, insert_new, of_turn
 from service.store.runs import OPEN
@@ -163,7 +164,7 @@ def pack_log(connection: sa.Connection, key: Key) -> None:
         insert_new(connection, log_pieces, _piece(key, 0, whole))
 
 
-def _piece(key: Key, starts_at: int, piece: bytes) -> dict[str, object]:
+def _piece(key: Key, starts_at: Micros, piece: bytes) -> dict[str, object]:
     columns = {"run_id": key[0], "number": key[1], "starts_at": starts_at, "ends_at": starts_at + len(piece)}
     return columns | {"content": zlib.compress(piece)}
 

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from service.clock import Clock
+from service.clock import Clock, Micros
 from service.rules import ISSUE_TEXT
 from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
@@ -47,7 +47,7 @@ class Turn:
     """How often a worker claimed it; a worker with an older number can no longer write results."""
     pauses: int
     """The number of attempts at which its model gave no answer at all."""
-    finished_at: int | None
+    finished_at: Micros | None
     commit_sha: str | None
     summary: str | None
     failure: str | None
@@ -56,7 +56,7 @@ class Turn:
     """Why it failed, for programs (`out_of_budget`, `timed_out` …); None if the kind is not known."""
     trace_parent: str | None
     """The span of the request that queued it (W3C traceparent); None if it was not traced."""
-    started_at: int | None
+    started_at: Micros | None
     caller: str | None
     """The alias of the caller's token; None if it has none, or if the turn is older than stored aliases."""
     base_sha: str | None
@@ -152,7 +152,7 @@ class TurnOutcome:
 class TurnPause:
     """How a turn waits without a slot."""
 
-    due_at: int
+    due_at: Micros
     """The earliest next start."""
     why: str | None
     """The reason for callers; None to show the outage of its provider."""
@@ -176,17 +176,23 @@ def fall_back(connection: sa.Connection, turn: Turn, name: str, unavailable: dic
     return replace(turn, agent=name, unavailable=unavailable)
 
 
-def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: int) -> None:
+def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, int]], now: Micros) -> None:
     """Record that the turns, each a run's id and a number, are in the queue."""
     statement = sa.update(turns).where(turns.c.run_id == sa.bindparam("of"), turns.c.number == sa.bindparam("nth"))
     rows = [{"of": run_id, "nth": number} for run_id, number in dispatched]
     connection.execute(statement.values(dispatched_at=now), rows)
 
 
-def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: int) -> tuple[Run, Turn] | None:
+def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: Micros) -> tuple[Run, Turn] | None:
     """Claim a turn: status working, attempt incremented; return it with its run, None if it has already ended."""
-    values = {"status": "working", "attempt": turns.c.attempt + 1, "executor": executor, "due_at": None}
-    values |= {"failure": None, "started_at": sa.func.coalesce(turns.c.started_at, now)}
+    values = {
+        "status": "working",
+        "attempt": turns.c.attempt + 1,
+        "executor": executor,
+        "due_at": None,
+        "failure": None,
+        "started_at": sa.func.coalesce(turns.c.started_at, now),
+    }
     if not update(connection, turns, *_is(run_id, number), _OPEN, **values):
         return None
     run_store.touch(connection, run_id, now, status="working")
@@ -205,18 +211,25 @@ def lock_open(connection: sa.Connection, run_id: str, number: int) -> Turn | Non
     return by_number(connection, run_id, number) if is_open else None
 
 
-def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: int) -> bool:
+def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: Micros) -> bool:
     """Give a turn's slot back for a while; False if it has ended, or another attempt has taken over."""
-    values = {**paused.change, "status": "queued", "dispatched_at": None, "due_at": paused.due_at}
-    values |= {"waiting_since": paused.since, "failure": paused.why, "from_turn": paused.from_turn}
-    values |= {"pauses": turn.pauses + (not paused.is_counted)}
+    values = {
+        **paused.change,
+        "status": "queued",
+        "dispatched_at": None,
+        "due_at": paused.due_at,
+        "waiting_since": paused.since,
+        "failure": paused.why,
+        "from_turn": paused.from_turn,
+        "pauses": turn.pauses + (not paused.is_counted),
+    }
     if not update(connection, turns, *_is_latest(turn), **values):
         return False
     run_store.touch(connection, turn.run_id, now, status="queued")
     return True
 
 
-def note_put_back(connection: sa.Connection, run_id: str, number: int, why: str, now: int) -> None:
+def note_put_back(connection: sa.Connection, run_id: str, number: int, why: str, now: Micros) -> None:
     """Record why an open turn's worker has no room for it at present."""
     update(connection, turns, *_is(run_id, number), _OPEN, failure=why)
     run_store.touch(connection, run_id, now)
@@ -237,7 +250,7 @@ def is_own_commit(connection: sa.Connection, commit: str) -> bool:
     return exists(connection, turns, pushing_sha=commit)
 
 
-def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: int) -> bool:
+def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome, now: Micros) -> bool:
     """Record how a turn ended; False if it had already ended, or another attempt has taken over."""
     attempt = optional_filter(turns.c.attempt, outcome.attempt)
     values: dict[str, object] = {"finished_at": now}
@@ -261,7 +274,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     return True
 
 
-def _continue(connection: sa.Connection, run: Run, turn: Turn, now: int) -> None:
+def _continue(connection: sa.Connection, run: Run, turn: Turn, now: Micros) -> None:
     """Start the next turn with the messages that waited for the end of this one; if it was cancelled, drop them."""
     if not (waiting := messages.of_runs(connection, [run.id], "waiting")):
         return
@@ -283,7 +296,7 @@ def _continue(connection: sa.Connection, run: Run, turn: Turn, now: int) -> None
 
 
 def _record_event(
-    connection: sa.Connection, kind: events.EventType, run: Run, number: int, more: Mapping[str, object], now: int
+    connection: sa.Connection, kind: events.EventType, run: Run, number: int, more: Mapping[str, object], now: Micros
 ) -> None:
     data = {**run.body, "turn": number, **more}
     events.record(connection, run.organization_id, kind, data, now, run_id=run.id)
@@ -303,13 +316,13 @@ def is_cancelled(connection: sa.Connection, turn: Turn) -> bool:
     return stored is not None and stored.outcome == CANCELLED and stored.attempt == turn.attempt
 
 
-def note_kept(connection: sa.Connection, turn: Turn, change: Mapping[str, object], now: int) -> None:
+def note_kept(connection: sa.Connection, turn: Turn, change: Mapping[str, object], now: Micros) -> None:
     """Record the change that the agent of a cancelled turn had made, in the fields of a turn."""
     update(connection, turns, *_is(turn.run_id, turn.number), turns.c.commit_sha.is_(None), **change)
     run_store.touch(connection, turn.run_id, now)
 
 
-def cancel(connection: sa.Connection, run_id: str, reason: str, now: int) -> bool:
+def cancel(connection: sa.Connection, run_id: str, reason: str, now: Micros) -> bool:
     """End a run's open turn as failed, which interrupts its worker; False if there is none."""
     number = connection.scalar(sa.select(turns.c.number).where(turns.c.run_id == run_id, _OPEN))
     return number is not None and end(connection, run_id, number, TurnOutcome("failed", failure=reason), now)
@@ -331,7 +344,7 @@ def cancel_each(
     return [run.id for run in ended]
 
 
-def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: int) -> int:
+def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: Micros) -> int:
     """End every open turn of an organization as failed; return how many there were."""
     mine = sa.select(runs.c.id).where(runs.c.organization_id == organization_id)
     run_ids = connection.scalars(sa.select(turns.c.run_id).where(turns.c.run_id.in_(mine), _OPEN)).all()
@@ -364,7 +377,7 @@ class LastTurn(NamedTuple):
     run_id: str
     number: int
     question: dict[str, Any] | None
-    finished_at: int
+    finished_at: Micros
 
 
 def last_turns(
@@ -405,9 +418,9 @@ class EndedTurn(NamedTuple):
     run_id: str
     number: int
     outcome: str
-    accepted_at: int
-    started_at: int | None
-    finished_at: int
+    accepted_at: Micros
+    started_at: Micros | None
+    finished_at: Micros
 
 
 def ended_since(connection: sa.Connection, earliest: int) -> list[EndedTurn]:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from service.agents.options import Agent, SpendingLimits
 from service.agents.prices import ListPrice, Price
-from service.clock import DAY_MICROS, SECOND_MICROS, Clock
+from service.clock import DAY_MICROS, SECOND_MICROS, Clock, Micros
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
 from service.store import outages
@@ -127,7 +127,7 @@ class TurnMeter:
         return (self._clock() - since) / SECOND_MICROS if self._down_since == since else None
 
 
-def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
+def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: Micros) -> None:
     """Add one request to a turn's usage and to the day's; tokens written to a cache count as input."""
     tokens = {"input_tokens": use.usage.input + use.usage.cache_write, "cached_tokens": use.usage.cached}
     figures = tokens | {"output_tokens": use.usage.output, "micro_usd": use.micro_usd or 0}
@@ -140,8 +140,13 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: int) -> None:
     key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "agent_key": use.agent_key}
     once = {"agent": use.agent_key.partition("/")[2], "list_prices_of": use.list_prices_of}
     _add(connection, model_usage, key, once | {"provider": use.provider}, figures)
-    cell = {"organization_id": run.organization_id, "day": now // DAY_MICROS, "agent_key": use.agent_key}
-    cell |= {"platform": run.platform, "path_key": run.path_key}
+    cell = {
+        "organization_id": run.organization_id,
+        "day": now // DAY_MICROS,
+        "agent_key": use.agent_key,
+        "platform": run.platform,
+        "path_key": run.path_key,
+    }
     _add(connection, usage_days, cell, once | {"path": run.path}, firsts | figures)
 
 
@@ -156,7 +161,7 @@ def _add(
         update(connection, table, *(table.c[name] == value for name, value in key.items()), **more)
 
 
-def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> Spending:
+def spent(connection: sa.Connection, run_id: str, agent_key: str, now: Micros) -> Spending:
     """Return a run's usage, and today's usage (UTC) of its agent and its organization."""
     of_run = model_usage.c.run_id == run_id
     of_day = (usage_days.c.day == now // DAY_MICROS) & (usage_days.c.agent_key == agent_key)
@@ -177,7 +182,7 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: int) -> S
     return Spending(int(run_usd), int(day_usd), int(run_tokens), day)
 
 
-def day_shares(connection: sa.Connection, now: int) -> list[tuple[str, str, float]]:
+def day_shares(connection: sa.Connection, now: Micros) -> list[tuple[str, str, float]]:
     """Return organization (slug), kind (`usd`, `tokens`) and used share of each daily budget, highest share first."""
     limits = (organizations.c.slug, organizations.c.day_usd, organizations.c.day_tokens)
     has_limit = sa.or_(organizations.c.day_usd.is_not(None), organizations.c.day_tokens.is_not(None))

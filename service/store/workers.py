@@ -16,7 +16,7 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from service.clock import SECOND_MICROS, Clock
+from service.clock import SECOND_MICROS, Clock, Micros
 from service.store.database import Database, now_in
 from service.store.rows import delete, records_of, replace_rows, update
 from service.store.schema import meta, workers
@@ -41,8 +41,8 @@ class Worker:
     pid: int
     concurrency: int
     """The most turns at the same time; 0 while it begins none: no sandbox, a nearly full disk, or `maintenance`."""
-    started_at: int
-    seen_at: int
+    started_at: Micros
+    seen_at: Micros
     """The time of its last heartbeat by the database's clock, which all machines share; 0 if it signed off."""
     at_work: int = 0
 

@@ -7,7 +7,7 @@ from itertools import takewhile
 import sqlalchemy as sa
 
 from service import ids
-from service.clock import DAY_MICROS, Clock, parse_duration, rfc3339
+from service.clock import DAY_MICROS, Clock, Micros, parse_duration, rfc3339
 from service.errors import ServiceError
 from service.reference import PLATFORMS, branch_fault
 from service.rules import (
@@ -129,7 +129,7 @@ class _Case:
 
     connection: sa.Connection
     settings: Settings
-    now: int
+    now: Micros
     subject: SubjectKey
     repository: Repository
     delivery: WebhookDelivery
@@ -322,7 +322,7 @@ class _Case:
         )
 
 
-def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str, now: int) -> Run:
+def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str, now: Micros) -> Run:
     """Start a waiting run; the operator takes responsibility for anything that the commit makes the agent do.
 
     Raises:
@@ -339,7 +339,7 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str,
     return run
 
 
-def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, now: int) -> DeliveryDecision:
+def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, now: Micros) -> DeliveryDecision:
     with connection.begin_nested() as accepting:
         try:
             run = runs.accept(connection, request, now)
@@ -352,7 +352,7 @@ def _start(connection: sa.Connection, request: TurnRequest, active_runs: int, no
     return DeliveryDecision(STARTED, run_id=run.id)
 
 
-def _audit(connection: sa.Connection, entry: DeliveryEntry, action: str, target: str, detail: str, now: int) -> None:
+def _audit(connection: sa.Connection, entry: DeliveryEntry, action: str, target: str, detail: str, now: Micros) -> None:
     actor = f"{SCHEDULE if entry.event == SCHEDULE else turns.WEBHOOK}:{entry.platform}:{entry.delivery[:64]}"
     owner = entry.organization_id
     audit.record(connection, actor, action, now, target=target, organization_id=owner, detail=detail)
