@@ -20,7 +20,7 @@ from app.api.requests import StartAgent
 from app.console.app import RunwardenApp
 from app.demo import seed_month, team_at_work
 from app.demo.service_process import apply
-from app.demo.world import World, build
+from app.demo.world import SERVICE, World, build
 from app.engine.engine import Engine
 from app.profiles.engines import ProfileEngines
 from storage.records import Run, RunFilter, RunSort
@@ -217,7 +217,7 @@ def world() -> Iterator[World]:
             space.write_text("full")
             argv = ["{python}", "-c", NIGHTLY.replace("SPACE", repr(str(space)))]
             order = {"agents": [{"name": "nightly", "argv": argv, "readable": [str(space)]}]}
-            apply(built.service_dir, built.folder / "nightly.json", order)
+            apply(built.folder / SERVICE, built.folder / "nightly.json", order)
             with team_at_work(built):
                 yield built
         finally:

@@ -50,6 +50,8 @@ class Client:
         self.budget = budget or Budget()
         """Every request through this client waits here for its turn."""
         self.transport = Transport(base_url, token, deadline_s, self.budget.hear, network or Network(), source)
+        self.base_url = self.transport.base_url
+        """Where requests go; it holds no credentials."""
         self.priority = Priority.ASKED
 
     def at(self, priority: Priority) -> Self:
@@ -62,11 +64,6 @@ class Client:
         """Close all connections, and share the last answers' budget with other processes."""
         await self.transport.aclose()
         await self.budget.settle()
-
-    @property
-    def base_url(self) -> str:
-        """Where requests go; it holds no credentials."""
-        return self.transport.base_url
 
     async def list_runs(
         self, query: RunQuery = ALL_RUNS, *, page_size: int = 100, page_token: str | None = None
@@ -129,7 +126,6 @@ class Client:
         return tuple(wire.record(Invitation, row) for row in rows)
 
     async def may_create_organizations(self) -> bool:
-        """Whether the token may create organizations, according to the service."""
         return (await self._invitations()).get("may_create") is True
 
     async def _invitations(self) -> dict[str, Any]:
@@ -165,7 +161,6 @@ class Client:
         return wire.change(await self._read(call, _RESULTS), turn)
 
     async def run_artifact(self, run_id: str, turn: int, artifact: Artifact) -> bytes:
-        """The content of a file that a turn's agent left."""
         path = _of_run(run_id, f"/turns/{turn}/artifacts/{quote(artifact.name, safe='/')}")
         call = Call(path, patience_s=_ARTIFACT_S, most_bytes=artifact.bytes)
         return (await self._read(call, _RESULTS)).body

@@ -53,14 +53,10 @@ class Network(Struct, frozen=True):
 
     @classmethod
     def of(cls, profile: Profile) -> Self:
-        """The connection that a profile configures."""
         return cls(profile.proxy, profile.ca_file, profile.client_cert)
 
     def proxy_of(self, url: str) -> httpx.Proxy | None:
-        """The proxy for a request; None: connect directly.
-
-        This machine's own addresses never go through a proxy.
-        """
+        """The proxy for a request. None: connect directly, as always to this machine's own addresses."""
         address = self.address_of(url)
         return as_proxy(address) if address else None
 

@@ -45,11 +45,7 @@ class Write(Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """Below the base address.
-
-        Raises:
-            ValueError: A name would change the path: empty, `.`, `..`, or with control characters.
-        """
+        """Below the base address; `ValueError` if the field cannot be a segment, see `agent_segment`."""
         return self.address.format(agent_segment(getattr(self, self.segment)) if self.segment else "")
 
     @property
@@ -103,11 +99,9 @@ class ContinueRun(Write, frozen=True):
 
     @property
     def subject(self) -> str:
-        """The continued run: while one continuation's outcome is open, a second one waits."""
         return self.run_id
 
     def body(self) -> dict[str, Json]:
-        """The JSON body; optional fields without a value are left out."""
         first = StartRun(self.instructions, self.repository, self.branch_name, self.metadata)
         return {**first.body(), "run_id": self.run_id}
 
@@ -226,7 +220,6 @@ def _with(request: WriteRequest, old: str, new: str) -> WriteRequest:
 
 
 def request_of(action: Action) -> WriteRequest:
-    """The request that the action sent."""
     return request_from(action.kind, action.path, json.loads(action.body_json))
 
 
@@ -265,10 +258,7 @@ def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequ
 
 
 def asked_of(action: Action) -> WriteRequest | None:
-    """Rebuild the request with a placeholder for the action's id, so that a new action is marked with its own.
-
-    None: another version of the program wrote it.
-    """
+    """The request with a placeholder for the action's id, for a new action; None: another version wrote the action."""
     request = request_sent(action)
     return request and _with(request, action.action_id, MARK)
 

@@ -72,10 +72,7 @@ after it was: 406 judges the answer only, 408 and 499 a connection, 424 a part, 
 
 
 def masked(text: str, token: Token) -> str:
-    """The text without the token, which may be plain, JSON-escaped, percent-encoded or in hexadecimal escapes.
-
-    Its replacement is valid inside JSON.
-    """
+    """The text without the token, plain, JSON-escaped, percent-encoded or in hexadecimal; JSON stays valid."""
     value = token.reveal()
     if len(value) < _MIN_TOKEN:
         return text
@@ -165,17 +162,12 @@ class Transport:
     """The connections: one pool for reads (False), one for writes (True)."""
 
     def __post_init__(self) -> None:
-        """Check the address, without any I/O.
-
-        Raises:
-            ValueError: It cannot be used.
-        """
+        """Check the address, without any I/O; `ValueError`: it cannot be used."""
         self.base_url = base_address(self.base_url)
         if self.source is not None and not isinstance(self.source, ReadToken):
             self._last_reading_s = time.monotonic()
 
     async def aclose(self) -> None:
-        """Close all connections."""
         while self._lanes:
             _, lane = self._lanes.popitem()
             await lane.aclose()

@@ -8,6 +8,7 @@ Below are the answers of the results extension (docs/dev/api.md).
 """
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -45,14 +46,11 @@ _ABSENT: Final = frozenset({"run_not_found", "turn_not_found", "artifact_not_fou
 """The extension's own 404 codes; any other 404 comes from a service without it."""
 _NOT_OFFERED: Final = frozenset({404, 405, 501})
 _MAX_LENGTH: Final = 1 << 62
-_COMMIT_LENGTHS: Final = frozenset({40, 64})
+_COMMIT: Final = re.compile("[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 def read(body: bytes, status: int | None = None, *, may_repair: bool = False) -> dict[str, Any]:
-    r"""The JSON object of a body.
-
-    `may_repair`: an escape such as `\ud800` without its other half becomes U+FFFD.
-    """
+    r"""The JSON object of a body; `may_repair`: half of a surrogate pair, as in `\ud800`, becomes U+FFFD."""
     try:
         try:
             document = msgspec.json.decode(body)
@@ -80,7 +78,6 @@ def _is_deep(value: object) -> bool:
 
 
 def as_object(received: object, status: int | None = None) -> dict[str, Any]:
-    """An object of an answer."""
     if not isinstance(received, dict):
         raise UnusableAnswerError("The service's answer cannot be read: an object is missing.", status=status)
     return received
@@ -96,13 +93,6 @@ def record(kind: type[_Record], received: object, **own: object) -> _Record:
         return msgspec.convert(fields | own, kind)
     except msgspec.ValidationError as error:
         raise UnusableAnswerError(f"The service's answer cannot be read: {error}.") from error
-
-
-def identity(document: dict[str, Any], name: str, status: int | None = None) -> str:
-    """The id in a field."""
-    if not (isinstance(received := document.get(name), str) and 0 < len(received) <= _MAX_ID):
-        raise UnusableAnswerError(f"The service's answer cannot be read: {name} is missing.", status=status)
-    return received
 
 
 def _shown(received: object) -> str:
@@ -174,23 +164,19 @@ def health_report(body: bytes) -> tuple[HealthSample, ...]:
 
 
 def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
-    """The answer to a write; its id alone is required, since an id proves that the write was carried out.
-
-    Raises:
-        UnusableAnswerError: There is no id; the write has probably been carried out.
-    """
+    """The answer to a write; its id alone is required, since an id proves that the write was carried out."""
     document, raw, kind = read(body, status), body.decode(), WRITE_KINDS[request.kind]
     if isinstance(request, OnboardProject):
         # The spec names this endpoint but not its answer (4.6), so the format is our decision.
         if not isinstance(document.get("success"), bool):
             raise UnusableAnswerError("The service's answer cannot be read: success is missing.", status=status)
         return Answer(status, raw, _shown(document.get("project_path")) or request.project_path or "")
-    result_id = identity(document, kind.fields[0], status)
+    if not (isinstance(result_id := document.get(kind.fields[0]), str) and 0 < len(result_id) <= _MAX_ID):
+        raise UnusableAnswerError(f"The service's answer cannot be read: {kind.fields[0]} is missing.", status=status)
     return Answer(status, raw, result_id, _run(document) if kind.made == "run" else None)
 
 
 def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
-    """The agents that may be started, by name."""
     agents = []
     for agent in map(as_object, listed(read(reply.body), "agents")):
         inputs = []
@@ -211,7 +197,6 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
 
 
 def listed(document: dict[str, Any], name: str) -> list[object]:
-    """The list in a field."""
     if not isinstance(values := document.get(name), list):
         raise UnusableAnswerError(f"The service's answer cannot be read: {name} is not a list.")
     return values
@@ -224,13 +209,7 @@ def as_json_text(value: object) -> str:
 
 @contextmanager
 def offered(extension: str, *, is_write: bool = False) -> Iterator[None]:
-    """Distinguish a service that does not offer this part of the extension from one without such a run or turn.
-
-    `extension` is empty for the API itself, which every service offers.
-
-    Raises:
-        NotOfferedError: The service does not offer it.
-    """
+    """Raise `NotOfferedError` if the service lacks this extension, rather than the run; empty: the API itself."""
     try:
         yield
     except RefusedError as error:
@@ -313,7 +292,6 @@ def log_chunk(reply: Reply, requested: int = -1, before: int | None = None) -> L
 
 
 def change(reply: Reply, turn: int | None) -> Change:
-    """A change with its files, read from its patch."""
     if not reply.headers.get("Content-Type", "").startswith("text/plain"):
         raise UnusableAnswerError("The service's answer is not a patch.", status=reply.status)
     base, head = (_commit(reply.headers.get(f"Runwarden-{name}")) for name in ("Base", "Head"))
@@ -323,6 +301,4 @@ def change(reply: Reply, turn: int | None) -> Change:
 
 def _commit(text: object) -> str | None:
     """A commit's full id; anything else is dropped, since it becomes an argument for git."""
-    if isinstance(text, str) and len(text) in _COMMIT_LENGTHS and set(text) <= set("0123456789abcdef"):
-        return text
-    return None
+    return text if isinstance(text, str) and _COMMIT.fullmatch(text) else None

@@ -3,10 +3,10 @@
 import os
 import signal
 import sys
-import threading
 import time
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
@@ -29,22 +29,16 @@ DATA_DIR_VARIABLE: Final = "RUNWARDEN_SERVICE_DATA_DIR"
 PASS_THROUGH: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 
 
-def end_with_server() -> None:
-    """End this process when its parent ends, even if the parent is killed."""
-
-    def watch(server: int) -> None:
-        while os.getppid() == server:
-            time.sleep(_CHECK_PARENT_S)
-        os.kill(os.getpid(), signal.SIGTERM)
-        # The app may hang without a terminal to draw on.
-        time.sleep(_KILL_AFTER_S)
-        os._exit(128 + signal.SIGTERM)
-
-    threading.Thread(target=watch, args=(os.getppid(),), name="server watch", daemon=True).start()
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_CHECK_PARENT_S)
+    os.kill(os.getpid(), signal.SIGTERM)
+    # The app may hang without a terminal to draw on.
+    time.sleep(_KILL_AFTER_S)
+    os._exit(128 + signal.SIGTERM)
 
 
 def has_screen() -> bool:
-    """Whether there is a terminal to draw on."""
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -52,11 +46,6 @@ def has_screen() -> bool:
 @click.pass_obj
 def console(invocation: Invocation, /) -> int:
     """Open the console. Without a terminal, print one snapshot after the first sync."""
-    return open_console(invocation)
-
-
-def open_console(invocation: Invocation) -> int:
-    """Show the chosen profile; return the exit code."""
     settings = invocation.settings()
     is_asked_for = invocation.profile_name or settings.default_profile or invocation.token
     if not settings.profiles and not is_asked_for and has_screen():
@@ -75,7 +64,8 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
     """Open the console on a terminal, or print a snapshot elsewhere; return the exit code."""
     in_browser = os.environ.get("TEXTUAL_DRIVER") == WEB_DRIVER
     if in_browser:
-        end_with_server()
+        # This process ends with its server, even if that is killed.
+        Thread(target=_end_with, args=(os.getppid(),), name="server watch", daemon=True).start()
     if in_browser or has_screen():
         from app.console import run_console
 
@@ -128,7 +118,6 @@ class ServiceCommand(click.Command):
     """A command of the service's command line, which is another program and completes its own words."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """Return the other program's suggestions for this word."""
         from app.cli.completion import completed_by_service
 
         before = ["serve"] if self.name == "serve" else []

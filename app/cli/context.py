@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from app.cli import Format
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from app.profiles.token import Token, TokenError
     from storage.ledger import Ledger
     from storage.state import State
-
-T = TypeVar("T")
 
 
 class StoppedError(Exception):
@@ -66,16 +64,10 @@ class Invocation:
         """Remarks printed so far: the settings may be read twice, and must not repeat them."""
 
     @property
-    def format(self) -> Format:
-        """The requested format; a table by default."""
-        return self.asked_format or Format.TABLE
-
-    @property
     def output(self) -> "Output":
-        """The printer, in the chosen format."""
         from app.cli.output import Output  # slow to import, and help does not need it
 
-        return Output.standard(self.format)
+        return Output.standard(self.asked_format or Format.TABLE)
 
     def warn(self, message: str) -> None:
         """Report on stderr, and in a write's document, a problem that does not change the outcome."""
@@ -117,7 +109,6 @@ class Invocation:
 
     @asynccontextmanager
     async def state(self) -> "AsyncIterator[State]":
-        """The automations' state, open for the block."""
         from app.profiles import STATE_FILE, data_folder
         from storage.state import State
 

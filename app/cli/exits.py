@@ -70,7 +70,6 @@ class CommandFailedError(RunwardenError):
 
 
 def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError:
-    """A failure of a known kind, ready to be raised."""
     return CommandFailedError(kind, message, EXIT_BY_KIND[kind], detail)
 
 
@@ -80,11 +79,7 @@ def installed_extras() -> list[str]:
 
 
 def require_extra(extra: str) -> None:
-    """Check that an optional part is installed.
-
-    Raises:
-        CommandFailedError: A package of it is missing; the message says how to install it.
-    """
+    """Raise if a package of an optional part is missing; the message says how to install it."""
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
         fix = how_to_add(",".join([*installed_extras(), extra]))

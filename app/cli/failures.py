@@ -33,7 +33,15 @@ def report(error: BaseException, invocation: Invocation, argv: Sequence[str]) ->
         return Exit.USAGE
     if isinstance(error, click.UsageError):
         # Parsing stopped before the options were read.
-        invocation.asked_format = _format_asked_for(argv) or invocation.asked_format
+        words = list(argv[: argv.index("--")] if "--" in argv else argv)
+        pairs = set(pairwise(words))
+        forms = [
+            form
+            for form in Format
+            if {f"--output={form}", f"-o{form}"} & set(words) or {("-o", form), ("--output", form)} & pairs
+        ]
+        forms += [Format.JSON] if "--json" in words else []
+        invocation.asked_format = next(iter(forms), invocation.asked_format)
         invocation.is_plugin = error.ctx is not None and error.ctx.info_name == "health"
     failure = failure_of(error)
     if failure is None:
@@ -87,12 +95,3 @@ def failure_of(error: BaseException) -> CommandFailedError | None:
                     hint = " To create another one anyway, give --again." if isinstance(error, DuplicateError) else ""
             return CommandFailedError(error.kind, f"{error}{hint}", EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
     return None
-
-
-def _format_asked_for(argv: Sequence[str]) -> Format | None:
-    words = list(argv[: argv.index("--")] if "--" in argv else argv)
-    for form in Format:
-        pairs = set(pairwise(words))
-        if {f"--output={form}", f"-o{form}"} & set(words) or {("-o", form), ("--output", form)} & pairs:
-            return form
-    return Format.JSON if "--json" in words else None

@@ -8,7 +8,7 @@ from typing import Any, Final
 import click
 
 from app.cli.context import Invocation
-from app.cli.options import CommandGroup, global_options, output_options, refuse_format
+from app.cli.options import CommandGroup
 from app.start.streams import NotPrintedError, ReaderGoneError, discard_output, printing
 from app.version import VERSION_LINE, __version__
 
@@ -53,10 +53,9 @@ COMMANDS: Final = {
 def _open_console(ctx: click.Context) -> Any:
     if ctx.invoked_subcommand is not None:
         return None
-    refuse_format(ctx)
-    from app.cli.command_console import open_console
+    from app.cli.command_console import console
 
-    return open_console(ctx.ensure_object(Invocation))
+    return console.invoke(ctx)
 
 
 root = CommandGroup(
@@ -64,12 +63,14 @@ root = CommandGroup(
     name="runwarden",
     invoke_without_command=True,
     callback=click.pass_context(_open_console),
-    params=[*global_options(hidden=False), *output_options()],
     help="Watches a code-review agent service: its runs, the health of its code hosts, and the work you give it.\n\n"
     "Without a command the console opens; without a terminal a snapshot is printed. To try it with nothing to "
     "configure: runwarden demo\n\nThe options below work before and after any command's name.",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
+for option in root.params:
+    if isinstance(option, click.Option):
+        option.hidden = False  # Other commands take these too, but only the root's help lists them.
 click.version_option(__version__, "-V", "--version", message=VERSION_LINE)(root)
 
 

@@ -106,7 +106,6 @@ def options_of(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 def as_path(text: str) -> "Path":
-    """The path that an option's text names."""
     from pathlib import Path  # help needs none
 
     return Path(text)
@@ -164,7 +163,7 @@ RUN_IDS: Final = click.argument(
 )
 
 
-def global_options(*, hidden: bool) -> list[click.Option]:
+def global_options() -> list[click.Option]:
     """Options that every command takes, before or after its name."""
 
     def option(
@@ -172,9 +171,7 @@ def global_options(*, hidden: bool) -> list[click.Option]:
     ) -> click.Option:
         path = {"multiple": True, "type": click.Path(), "metavar": metavar}
         more = (path if metavar else {"is_flag": True}) | more
-        return click.Option(
-            names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=hidden, **more
-        )
+        return click.Option(names, callback=_keep(attribute, read), help=text, expose_value=False, hidden=True, **more)
 
     service = "The configured service to use; overrides RUNWARDEN_PROFILE."
     return [
@@ -189,7 +186,6 @@ def global_options(*, hidden: bool) -> list[click.Option]:
 
 
 def output_options(*, hidden: bool = False) -> list[click.Option]:
-    """The options `--json` and `--output`."""
     option = partial(click.Option, expose_value=False, hidden=hidden)
     form, read = click.Choice([form.value for form in Format]), _keep("asked_format", lambda _: Format.JSON)
     keep = _keep("asked_format", Format)
@@ -223,10 +219,13 @@ def _run(function: Callable[..., Coroutine[None, None, int]], invocation: Invoca
 
 
 class HelpfulCommand(click.Command):
-    """A command whose help ends with examples, as they are typed."""
+    """A command with the global options, whose help ends with examples, as they are typed."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += global_options()
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, one a line."""
         if shown := EXAMPLES.get(ctx.command_path.partition(" ")[2]):
             with formatter.section("Examples"):
                 formatter.write(
@@ -235,22 +234,19 @@ class HelpfulCommand(click.Command):
 
 
 class CommandGroup(HelpfulCommand, click.Group):
-    """A group of commands, with the global options; `--json` and `--output` may precede a command's name."""
+    """A group of commands; `--json` and `--output` may precede a command's name."""
 
     def __init__(
         self, *args: Any, elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({}), **kwargs: Any
     ) -> None:
-        """Prepare; `elsewhere` holds commands by name, as `module:attribute` and a summary: imported when called.
-
-        One with an empty summary is hidden.
-        """
+        """`elsewhere`: commands imported when called, as `module:attribute` and a summary; without one it is hidden."""
         super().__init__(*args, **kwargs)
         self._elsewhere = elsewhere
-        self.params = self.params or [*output_options(hidden=True), *global_options(hidden=True)]
+        self.params += output_options(hidden=True)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         """All names but hidden ones, in the order of the documentation."""
-        return [name for name, _ in self._summaries()]
+        return [*self._summaries()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, imported if necessary; None for an unknown name."""
@@ -263,26 +259,20 @@ class CommandGroup(HelpfulCommand, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is refused with a suggestion."""
-        known = self.list_commands(ctx)
-        if (
-            args[0] not in {*known, *self._elsewhere}
-            and not ctx.resilient_parsing
-            and (meant := closest(args[0], known))
-        ):
+        known = self._summaries()
+        is_known = args[0] in known or args[0] in self._elsewhere
+        if not is_known and not ctx.resilient_parsing and (meant := closest(args[0], known)):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
         return super().resolve_command(ctx, args)
 
-    def _summaries(self) -> list[tuple[str, str]]:
+    def _summaries(self) -> dict[str, str]:
         own = {name: command.get_short_help_str(200) for name, command in self.commands.items()}
-        return [
-            *((name, summary) for name, (_, summary) in self._elsewhere.items() if summary),
-            *((name, summary) for name, summary in own.items() if name not in self._elsewhere),
-        ]
+        return {name: summary for name, (_, summary) in self._elsewhere.items() if summary} or own
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(self._summaries())
+            formatter.write_dl([*self._summaries().items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
         """Complete the commands' names without importing the commands."""
@@ -290,34 +280,24 @@ class CommandGroup(HelpfulCommand, click.Group):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem
 
-        return [
-            CompletionItem(name, help=summary) for name, summary in self._summaries() if name.startswith(incomplete)
-        ]
+        known = self._summaries().items()
+        return [CompletionItem(name, help=summary) for name, summary in known if name.startswith(incomplete)]
 
 
 class FactCommand(HelpfulCommand):
-    """A command that prints facts, with the global options, `--json` and `--output`."""
+    """A command that prints facts, with `--json` and `--output`."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.params += [*output_options(), *global_options(hidden=True)]
+        self.params += output_options()
 
 
 class ScreenCommand(HelpfulCommand):
-    """A command that opens a screen or another program, with the global options."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params += global_options(hidden=True)
+    """A command that opens a screen or another program."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command, unless a format was asked for: it prints no facts."""
-        refuse_format(ctx)
+        """Run the command, unless `--json` or `--output` was given: it prints no facts."""
+        option, _ = ctx.ensure_object(Invocation).given.get("asked_format", ("", None))
+        if option:
+            raise click.UsageError(f"{option} has no meaning here: it belongs to commands that print facts.", ctx)
         return super().invoke(ctx)
-
-
-def refuse_format(ctx: click.Context) -> None:
-    """Refuse `--json` and `--output` where no facts are printed."""
-    option, _ = ctx.ensure_object(Invocation).given.get("asked_format", ("", None))
-    if option:
-        raise click.UsageError(f"{option} has no meaning here: it belongs to commands that print facts.", ctx)

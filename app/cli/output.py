@@ -9,6 +9,8 @@ from io import StringIO
 from typing import Final, Generic, NamedTuple, TextIO, TypeVar
 from unicodedata import combining, east_asian_width
 
+from msgspec import Struct
+
 from app.cli import Format
 from app.cli.exits import CommandFailedError
 from app.engine.text import csv_cell, json_escaped, safe_text
@@ -46,40 +48,34 @@ class Column(NamedTuple, Generic[T]):
     """A key of `TONES`, or an empty string."""
 
     def cell(self, item: T) -> str:
-        """The cell in a table."""
         if self.text is not None:
             return self.text(item)
         value = item[self.name] if isinstance(item, Mapping) else None
         return "" if value is None else str(value)
 
     def csv(self, item: T) -> object:
-        """The cell in CSV."""
         if self.value is not None:
             return csv_cell(self.value(item))
         return csv_cell(item[self.name] if isinstance(item, Mapping) and self.name in item else self.cell(item))
 
 
-class Table(Generic[T]):
+class Table(Struct, Generic[T], eq=False):
     """A table that is printed part by part; its columns only ever get wider."""
 
-    def __init__(self, columns: Sequence[Column[T]], width: int | None, *, colour: bool) -> None:
-        self.columns = columns
-        self.width = width
-        """Cells in a line. None: unlimited."""
-        self.colour = colour
-        self._needed: list[int] = []
-        """The width of each column so far; empty: the title was not printed."""
+    columns: Sequence[Column[T]]
+    width: int | None
+    """Cells in a line. None: unlimited."""
+    colour: bool = False
+    _needed: list[int] = []
+    """The width of each column so far; empty: the title was not printed."""
 
     def lines(self, items: Sequence[T]) -> Iterator[str]:
         """The lines of the next items; the title comes before the first items of all."""
-        titles = [column.title for column in self.columns]
-        is_first = not self._needed
-        needed = self._needed or [cell_width(title) for title in titles]
-        cells = [[str(safe_text(column.cell(item), limit=CELL_LIMIT)) for column in self.columns] for item in items]
-        for row in cells:
-            needed = [max(width, cell_width(text)) for width, text in zip(needed, row, strict=True)]
-        self._needed, widths = needed, list(needed)
-        least = [max(MIN_FLEXIBLE, cell_width(title)) for title in titles]
+        title_widths = [cell_width(column.title) for column in self.columns]
+        rows = [[str(safe_text(column.cell(item), limit=CELL_LIMIT)) for column in self.columns] for item in items]
+        is_first, needed = not self._needed, [self._needed or title_widths, *(map(cell_width, row) for row in rows)]
+        self._needed = [max(widths) for widths in zip(*needed, strict=True)]
+        widths, least = [*self._needed], [max(MIN_FLEXIBLE, width) for width in title_widths]
         while self.width is not None and sum(widths) + len(GAP) * (len(widths) - 1) > self.width:
             candidates = [i for i, column in enumerate(self.columns) if column.flexible and widths[i] > least[i]]
             if not candidates:
@@ -87,15 +83,14 @@ class Table(Generic[T]):
             # Shrink the widest first, so that no column is crushed while another has room.
             widths[max(candidates, key=widths.__getitem__)] -= 1
         if is_first:
-            yield _line(titles, widths, [""] * len(widths))
-        for item, row in zip(items, cells, strict=True):
+            yield _line([column.title for column in self.columns], widths, [""] * len(widths))
+        for item, row in zip(items, rows, strict=True):
             tones = [column.tone(item) if column.tone and self.colour else "" for column in self.columns]
             yield _line(row, widths, tones)
 
 
 def cell_width(text: str) -> int:
-    """Width of the text in terminal cells."""
-    return len(text) if text.isascii() else sum(_char_width(c) for c in text)
+    return len(text) if text.isascii() else sum(1 + (east_asian_width(c) in "WF") for c in text if not combining(c))
 
 
 def shorten(text: str, width: int) -> str:
@@ -104,17 +99,11 @@ def shorten(text: str, width: int) -> str:
         return text
     start, used = "", 0
     for c in text:
-        used += _char_width(c)
+        used += cell_width(c)
         if used > width - 1:
             break
         start += c
     return f"{start}…"
-
-
-def _char_width(c: str) -> int:
-    if combining(c):
-        return 0
-    return 2 if east_asian_width(c) in "WF" else 1
 
 
 def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str]) -> str:
@@ -147,7 +136,6 @@ class Output(NamedTuple):
 
     @classmethod
     def standard(cls, format: Format) -> "Output":
-        """Print to the process's own streams."""
         is_terminal = sys.stdout.isatty()
         colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         width = None
@@ -203,12 +191,10 @@ class Output(NamedTuple):
             self.note(f"runwarden: {failure.message}")
 
     def flush(self) -> None:
-        """Flush stdout."""
         with printing():
             self.stdout.flush()
 
     def csv(self, rows: Iterable[Sequence[object]]) -> None:
-        """Print rows of CSV."""
         import csv
 
         buffer = StringIO()
@@ -216,10 +202,7 @@ class Output(NamedTuple):
         self.write(buffer.getvalue())
 
     def json(self, value: object) -> str:
-        """A value as JSON, with escapes for what stdout cannot encode and for a terminal's control characters.
-
-        It is on one line, unless one JSON document is asked for.
-        """
+        """A value as JSON, escaped for stdout's encoding and for a terminal; indented if one document is asked for."""
         ascii_only = (self.stdout.encoding or "").lower().replace("-", "") != "utf8"
         indent = 2 if self.format is Format.JSON else None
         return json_escaped(json.dumps(value, ensure_ascii=ascii_only, allow_nan=False, indent=indent))
@@ -229,11 +212,7 @@ class Output(NamedTuple):
         self.write(f"{line}\n")
 
     def write(self, text: str | bytes) -> None:
-        """Write text or bytes unchanged.
-
-        Raises:
-            ReaderGoneError, NotPrintedError: See `printing`.
-        """
+        """Write text or bytes unchanged; raises as `printing` does."""
         with printing():
             if isinstance(text, str):
                 self.stdout.write(text)
@@ -256,7 +235,7 @@ class Rows(Generic[T]):
         self.count = 0
         self._held: list[T] = []
         """Items that wait for the widths of a table's columns."""
-        self._table = Table(columns, output.width, colour=output.colour)
+        self._table = Table(columns, output.width, output.colour)
 
     def add(self, entries: Iterable[Document], items: Sequence[T] | None = None) -> None:
         """Print further items: each entry is a JSON object, and one line of NDJSON.

@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO, TypeVar
 
-from msgspec.structs import replace
-
 from app.cli.context import Invocation
 from app.cli.exits import failed
 from app.cli.output import Column, Rows
@@ -22,7 +20,6 @@ from app.start.streams import NotPrintedError, remarking
 if TYPE_CHECKING:
     from app.cli.output import Output
     from app.engine.engine import Engine
-    from storage.records.coverage import BackfillProgress
 
 T = TypeVar("T")
 BAR: Final = 24
@@ -51,10 +48,20 @@ class Bar:
         self._is_drawn = False
 
     def update(self, event: Event) -> None:
-        """Show how far the backfill is."""
+        """Show how far the backfill is: a bar where the end is known, the runs fetched, the time left."""
         if isinstance(event, BackfillMoved) and event.progress.phase == "running":
-            progress = replace(event.progress, estimated_runs=None, seconds_left=None)
-            self.note(f"{self._title} · {line(progress)}" if self._title else line(event.progress))
+            progress = event.progress
+            parts = [f"{progress.done_runs:,} runs"]
+            if self._title:
+                parts.insert(0, self._title)
+            elif progress.estimated_runs:
+                share = min(1.0, progress.done_runs / progress.estimated_runs)
+                parts = [_cells(share), f"{parts[0]} of about {progress.estimated_runs:,}"]
+            if progress.oldest is not None:
+                parts.append(f"back to {progress.oldest:%Y-%m-%d %H:%M}")
+            if progress.seconds_left is not None and not self._title:
+                parts.append(f"{span(progress.seconds_left, pads_hours=False)} left")
+            self.note(" · ".join(parts))
 
     def note(self, text: str) -> None:
         """Replace the text of the progress line."""
@@ -64,22 +71,8 @@ class Bar:
                 print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
 
     def close(self) -> None:
-        """Clear the line."""
         if self._is_drawn:
             self.note("")
-
-
-def line(progress: "BackfillProgress") -> str:
-    """The progress as one line: a bar where the end is known, the runs fetched, the time left."""
-    parts = [f"{progress.done_runs:,} runs"]
-    if progress.estimated_runs:
-        share = min(1.0, progress.done_runs / progress.estimated_runs)
-        parts = [_cells(share), f"{parts[0]} of about {progress.estimated_runs:,}"]
-    if progress.oldest is not None:
-        parts.append(f"back to {progress.oldest:%Y-%m-%d %H:%M}")
-    if progress.seconds_left is not None:
-        parts.append(f"{span(progress.seconds_left, pads_hours=False)} left")
-    return " · ".join(parts)
 
 
 class RowProgress(Bar):
@@ -94,7 +87,6 @@ class RowProgress(Bar):
         self._outcomes: Counter[str] = Counter()
 
     def done(self, outcome: str, name: str) -> None:
-        """Add the outcome of the next row."""
         self._outcomes[outcome] += 1
         count = self._outcomes.total()
         if self._stream is None:

@@ -32,11 +32,7 @@ class _Line(logging.Formatter):
 
 
 def begin_log(invocation: Invocation) -> None:
-    """Begin the log that the options ask for: on stderr, or in a file (0600) that is appended to.
-
-    Raises:
-        CommandFailedError: The file cannot be written.
-    """
+    """Begin the log that the options ask for: on stderr, or in a file (0600) that is appended to."""
     file = invocation.log_file
     if file is None and not invocation.verbose:
         return
@@ -57,11 +53,7 @@ def begin_log(invocation: Invocation) -> None:
 
 
 def run(invocation: Invocation, work: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Run a command's work on an event loop.
-
-    Raises:
-        StoppedError: A signal cancelled the work before it had a result.
-    """
+    """Run a command's work on an event loop; `StoppedError`: a signal cancelled it before it had a result."""
     if threading.current_thread() is not threading.main_thread():
         # An MCP tool runs this in a thread, which receives no signals.
         return asyncio.run(work())
@@ -81,13 +73,7 @@ def run(invocation: Invocation, work: Callable[[], Coroutine[None, None, T]]) ->
 
 
 def raise_if_stopped(invocation: Invocation) -> None:
-    """Raise if a signal asked the command to stop.
-
-    A write records its outcome even when it is cancelled, so a batch has to check between two writes.
-
-    Raises:
-        asyncio.CancelledError: A signal asked the command to stop.
-    """
+    """Raise `CancelledError` after a signal: a batch has to check between two writes, which finish even then."""
     if invocation.stopped_by is not None:
         raise asyncio.CancelledError
 

@@ -19,12 +19,7 @@ _DAY: Final = timedelta(days=1)
 
 
 async def print_snapshot(output: Output, settings: Settings, profile: Profile) -> int:
-    """Ask the service once and print the snapshot; return the exit code.
-
-    Raises:
-        TokenError: There is no usable token.
-        CommandFailedError: The service could not be asked; the cached rows are printed.
-    """
+    """Ask the service once and print the snapshot, from the cache if the service fails; return the exit code."""
     async with await Engine.open(settings, profile, actor="cli") as engine:
         if engine.token_problem is not None:
             raise engine.token_problem
@@ -78,6 +73,6 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     if not shown:
         start_one = " Start one: runwarden runs start -R owner/repo INSTRUCTIONS" if "runs" in answered else ""
         return [*head, f"No runs yet.{start_one}"]
-    table = Table(COLUMNS, width, colour=False).lines(shown)
+    table = Table(COLUMNS, width).lines(shown)
     rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
     return [*head, *table, *rest]

@@ -16,7 +16,6 @@ from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
 
 from app.api.requests import ContinueRun, CreateOrganization, StartAgent, StartRun, WriteRequest
 from app.demo.service_process import DemoError, ServiceProcess, has_sandbox, wait_or_kill
@@ -24,16 +23,17 @@ from app.demo.world import (
     AGENTS,
     FIXER,
     LOG,
-    PROFILE,
     REPOSITORIES,
+    SERVICE,
     World,
     add_program,
     build,
     check_program,
+    port_of,
     resume,
     tasks,
 )
-from app.profiles import Profile, Settings, load
+from app.profiles import Profile, Settings
 from storage.records import Repository
 
 if TYPE_CHECKING:
@@ -112,10 +112,7 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str =
 
 @contextmanager
 def team_at_work(world: World, agent: str = "") -> Iterator[None]:
-    """Start runs, interrupt a code host and run a bot, in a separate process, inside this context.
-
-    `agent` is the user's own, which gets one run.
-    """
+    """In this block a process starts runs (one by the user's own agent), interrupts a code host and runs a bot."""
     command = [sys.executable, "-P", "-m", "app.demo.live", str(world.folder), agent]
     with (world.folder / "live.log").open("ab") as log:
         team = subprocess.Popen(
@@ -173,7 +170,18 @@ def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
         yield root
     finally:
         if keep:
-            _say(_ways_back(root))
+            text = f"Everything is kept in {root}; the repositories are in {root / 'repositories'}."
+            if _is_kept(root):
+                program, port = program_here(), port_of(root)
+                kept, data_dir, config = (
+                    shlex.quote(str(path)) for path in (root, root / SERVICE, root / "config.toml")
+                )
+                text += (
+                    f"\nReopen it: {program} demo --folder {kept}"
+                    f"\nIts service alone: {program} serve --data-dir {data_dir} --port {port}"
+                    f"\nSnapshot: {program} --config {config}"
+                )
+            _say(text)
         else:
             shutil.rmtree(root, ignore_errors=True)
             if was_there:
@@ -181,22 +189,7 @@ def _folder(folder: Path | None, *, keep: bool) -> Iterator[Path]:
 
 
 def _is_kept(root: Path) -> bool:
-    return (root / "config.toml").exists() and (root / "service").is_dir()
-
-
-def _ways_back(root: Path) -> str:
-    text = f"Everything is kept in {root}; the repositories are in {root / 'repositories'}."
-    if not _is_kept(root):
-        return text
-    port = urlsplit(load(root / "config.toml", {}).profile(PROFILE).base_url).port
-    folder = shlex.quote(str(root / "service"))
-    config = shlex.quote(str(root / "config.toml"))
-    program = program_here()
-    back = f"Reopen it: {program} demo --folder {shlex.quote(str(root))}"
-    return (
-        f"{text}\n{back}\nIts service alone: {program} serve --data-dir {folder} --port {port}\n"
-        f"Snapshot: {program} --config {config}"
-    )
+    return (root / "config.toml").exists() and (root / SERVICE).is_dir()
 
 
 def program_here() -> str:
@@ -236,7 +229,7 @@ def _world(root: Path, *, is_live: bool, keep: bool) -> Iterator[World]:
             seed_month(world.service)
         page = world.service.base_url.removesuffix("/v1")
         _say(f"In a browser: {page}/, with the token in {root / 'token'}")
-        if not has_sandbox(world.service_dir):
+        if not has_sandbox(root / SERVICE):
             _say(
                 "Without a sandbox: bubblewrap is not installed or does not work here, so these scripts run with your\n"
                 "rights. Add no other agents to this demo."

@@ -63,7 +63,6 @@ def main(sessions: Path, pace_s: float) -> int:
 
 
 def blocks(event: Event) -> list[Event]:
-    """Return the parts of an event's message."""
     content = event.get("message", {}).get("content", [])
     return content if isinstance(content, list) else []
 

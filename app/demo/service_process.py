@@ -47,13 +47,11 @@ class ServiceProcess(Struct, frozen=True):
     """The token for the service's lab; empty without a lab."""
 
     def stop(self) -> None:
-        """Stop the service, and kill it if that takes too long."""
         self.process.terminate()
         wait_or_kill(self.process)
 
 
 def wait_or_kill(process: subprocess.Popen[str]) -> None:
-    """Wait until a process has stopped, and kill it if that takes too long."""
     try:
         process.wait(GRACE_S)
     except subprocess.TimeoutExpired:

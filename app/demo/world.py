@@ -96,12 +96,10 @@ REPOSITORIES: Final = (
 
 
 def bare_path(repository: SampleRepository, root: Path) -> Path:
-    """The path of a bare repository below `root`."""
     return root / repository.platform / f"{repository.name}.git"
 
 
 def make(repository: SampleRepository, root: Path) -> None:
-    """Create one bare repository below `root`."""
     with tempfile.TemporaryDirectory(prefix="runwarden-sample-") as folder:
         work = Path(folder)
         _git(work, "init", "--quiet", "--initial-branch=main", ".")
@@ -136,27 +134,21 @@ class World(Struct, frozen=True):
     service: ServiceProcess
     is_resumed: bool = False
 
-    @property
-    def service_dir(self) -> Path:
-        """The service's data folder."""
-        return self.folder / SERVICE
-
     def announcement(self) -> str:
         """The line that scripts read first."""
-        root = self.folder / "repositories"
+        root, service_dir = self.folder / "repositories", self.folder / SERVICE
         return json.dumps(
             {
                 "base_url": self.service.base_url,
                 "token": (self.folder / "token").read_text("utf-8"),
-                "data_dir": str(self.service_dir),
+                "data_dir": str(service_dir),
                 "repositories": [{"name": repo.name, "path": str(bare_path(repo, root))} for repo in REPOSITORIES],
                 "agents": list(AGENTS),
-                "outbox": str(self.service_dir / "outbox"),
+                "outbox": str(service_dir / "outbox"),
             }
         )
 
     def configuration(self) -> tuple[Settings, Profile]:
-        """The settings and the profile of a console for this world."""
         file = self.folder / "config.toml"
         settings = load(file, {}, Choice(config=file))
         return settings, settings.profile(PROFILE)
@@ -257,13 +249,17 @@ def add_program(world: World, name: str) -> None:
         model["base_url"] = address
     description = f"Your own {name}, with your key: at most $1 a run and $5 a day."
     agent = {"name": name, "preset": preset, "model": model, "description": description}
-    apply(world.service_dir, world.folder / "own-agent.json", {"agents": [agent]})
+    apply(world.folder / SERVICE, world.folder / "own-agent.json", {"agents": [agent]})
+
+
+def port_of(folder: Path) -> int | None:
+    """The service's port, from the configuration of a kept folder."""
+    return urlsplit(load(folder / "config.toml", {}).profile(PROFILE).base_url).port
 
 
 def resume(folder: Path) -> World:
     """Start the service of a kept folder on its old port."""
-    port = urlsplit(load(folder / "config.toml", {}).profile(PROFILE).base_url).port
-    service = start(folder / SERVICE, folder / LOG, *LIVE, "--port", str(port))
+    service = start(folder / SERVICE, folder / LOG, *LIVE, "--port", str(port_of(folder)))
     return World(folder, service, is_resumed=True)
 
 

@@ -36,11 +36,7 @@ def replacing(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Make the folder, 0700, and hold its lock, so that no other process changes files in it.
-
-    Raises:
-        OSError: It cannot be made or locked.
-    """
+    """Make the folder, 0700, and hold its lock, so that no other process changes files in it."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = os.open(folder, os.O_RDONLY)
     try:

@@ -53,6 +53,7 @@ class Engine:
         self.settings = settings
         self.profile = profile
         self.client = client
+        self.budget = client.budget
         self.cache = cache = files.cache
         self.ledger = ledger = files.ledger
         self.clock = clock = files.clock
@@ -153,11 +154,6 @@ class Engine:
             return cls(settings, profile, actor, files, state, client, stack.pop_all())
 
     @property
-    def budget(self) -> Budget:
-        """The client's; a screen does not know the client."""
-        return self.client.budget
-
-    @property
     def token_problem(self) -> TokenError | None:
         """Why there is no token. Cached data can be read without one."""
         token = self.client.transport.token
@@ -170,7 +166,6 @@ class Engine:
         await self.close()
 
     def start_polling(self) -> None:
-        """Keep the cache in step with the service from now on."""
         if isinstance(self.state, StorageError):
             self.events.publish(StorageFailed(f"Automations do not work here: {self.state}"))
         self.polling.start()

@@ -48,19 +48,14 @@ class ProfileFiles(Struct, frozen=True):
         return cls(settings, cache, ledger, clock)
 
     async def close(self) -> None:
-        """Close the cache and the ledger."""
-        async with AsyncExitStack() as stack:
-            stack.push_async_callback(self.cache.close)
+        async with self.cache:
             await self.ledger.close()
 
 
 async def open_ledger(
     settings: Settings, profile: Profile, *, actor: str, clock: Callable[[], datetime] = utc_now
 ) -> Ledger:
-    """Open the profile's ledger alone, and record the outcome of writes whose process died.
-
-    It can be read even if the cache cannot.
-    """
+    """Open the ledger alone, even without a usable cache, and record the outcome of writes whose process died."""
     async with AsyncExitStack() as stack:
         path = data_folder(settings, profile) / LEDGER_FILE
         ledger = await Ledger.open(path, author=author_of(actor), clock=clock)
@@ -77,7 +72,6 @@ def author_of(actor: str) -> Author:
 
 
 def login() -> str:
-    """Return the login name of this process."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -16,11 +16,7 @@ DATED_AFTER: Final = timedelta(days=1)
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration such as `90s`, `30m`, `1h30m`, `7d`.
-
-    Raises:
-        ValueError: The text is not a duration; the message shows examples.
-    """
+    """A duration such as `90s`, `30m`, `1h30m`, `7d`; the message of a `ValueError` shows examples."""
     cleaned = text.strip().lower()
     if not re.fullmatch(_DURATION, cleaned):
         raise ValueError(f"{text!r} is not a valid duration: write 90s, 30m, 1h30m or 7d.")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from io import BytesIO, TextIOWrapper
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final
 
 import click
 from msgspec.structs import replace
@@ -37,7 +37,6 @@ from app.start.streams import ReaderGoneError
 from app.version import __version__
 from storage.records import Repository
 
-T = TypeVar("T")
 INSTRUCTIONS: Final = """\
 Runwarden's view of coding-agent runs: their results, the user's inbox, and proposals for new work.
 Each answer is a JSON document of the command line. `as_of` is the time of its data. `source` is `live` or `cache`;
@@ -198,10 +197,7 @@ class Tools:
     async def _ask(
         self, *command: str, about: str | None = None, turn: int | None = None, cached: bool | None = None
     ) -> Document:
-        """Return a command's document, from the cache if the service does not answer.
-
-        `cached` is None for commands without this option.
-        """
+        """Return a command's document, from the cache without an answer; `cached` is None for commands without it."""
 
         async def ask(*more: str) -> Document:
             argv = [*command, *more, *([] if turn is None else [f"--turn={turn}"]), "--json"]

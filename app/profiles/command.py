@@ -121,7 +121,7 @@ def show_path(invocation: Invocation) -> int:
     """Print the path of the configuration file; it need not exist."""
     path = config_path(invocation.config_file, os.environ)
     document = {"path": str(path), "exists": path.is_file()}
-    if invocation.format is Format.TABLE:
+    if invocation.output.format is Format.TABLE:
         invocation.output.text(str(path))
     else:
         invocation.output.record(document, [("path", str(path)), ("exists", "yes" if document["exists"] else "no")])

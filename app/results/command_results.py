@@ -304,8 +304,8 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
     whole lines with visible controls, unless --allow-escapes is given. --follow --json prints one
     event a line: step, text (if the steps are unknown), then usage and end.
     """
-    is_table = invocation.format is Format.TABLE
-    if not is_table and (options["raw"] or (options["follow"] and invocation.format is Format.CSV)):
+    is_table = invocation.output.format is Format.TABLE
+    if not is_table and (options["raw"] or (options["follow"] and invocation.output.format is Format.CSV)):
         raise click.UsageError("--raw prints bytes, and --follow lines or --json: leave out --output")
     if is_events := options["follow"] and not is_table:
         invocation.asked_format = Format.NDJSON

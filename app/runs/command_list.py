@@ -147,7 +147,7 @@ async def list_runs(
             await listing.print(rows)
         more, remark = await listing.more(), await listing.remark(rows.count)
     rows.end(more, empty="No run matches.")
-    if invocation.format is not Format.JSON:
+    if invocation.output.format is not Format.JSON:
         invocation.output.note(remark)
     return Exit.DONE
 
@@ -168,7 +168,7 @@ async def export(
             await listing.print(rows)
             rows.end(await listing.more())
         remark = listing.left_out()
-    if invocation.format is not Format.JSON:
+    if invocation.output.format is not Format.JSON:
         invocation.output.note(remark)
     return Exit.DONE
 
