@@ -126,8 +126,7 @@ class RunSync(SubjectSync):
     """Whether a request proved that the service filters by creation."""
 
     def __post_init__(self) -> None:
-        common = self.client, self.cache, self.announce, self.clock
-        self.reader = RunReader(*common, self.page_size, self.failure_facts)
+        self.reader = RunReader(self.client, self.cache, self.announce, self.clock, self.page_size, self.failure_facts)
 
     async def refresh(self) -> None:
         """Read the head, sweep active statuses, then look up active runs that neither showed.

@@ -37,15 +37,8 @@ from storage.cache.run_sql import (
     turns_after,
 )
 from storage.database import execute, immediate, scalar, select_in
-from storage.records import CANCELLED, Presence, Run, RunChanges, RunSummary
-from storage.records.run import (
-    ENDED_URGENCY,
-    ENDING_STATUSES,
-    STATUS_BY_NAME,
-    STUCK_URGENCY,
-    Repository,
-    StatusTransition,
-)
+from storage.records import CANCELLED, Presence, Repository, Run, RunChanges, RunSummary, StatusTransition
+from storage.records.run import ENDED_URGENCY, ENDING_STATUSES, STATUS_BY_NAME, STUCK_URGENCY
 from storage.thread import DatabaseThread
 from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_us
 
