@@ -168,6 +168,8 @@ class GitRunner:
         self.timeout_s = timeout_s
         """How long one command may take; for a fetch or push, how long it may be silent."""
         self.progress = progress
+        self._git_dir: Path | None = None
+        self._work_tree: Path | None = None
 
     def at(self, url: str) -> "GitRunner":
         """Return a runner that logs in at another address of the same host."""
@@ -175,16 +177,20 @@ class GitRunner:
         runner.url, runner.token = url, None
         return runner
 
-    def __call__(self, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None) -> str:
-        """Run one command and return its standard output, without the last newline."""
-        return self.feed(None, *arguments, git_dir=git_dir, work_tree=work_tree).rstrip("\n")
+    def inside(self, git_dir: Path | None, work_tree: Path | None = None) -> "GitRunner":
+        """Return a runner whose commands work in a git-dir, and on a work tree."""
+        runner = copy.copy(self)
+        runner._git_dir, runner._work_tree = git_dir, work_tree  # noqa: SLF001 — its own copy
+        return runner
 
-    def feed(
-        self, text: str | None, *arguments: str, git_dir: Path | None = None, work_tree: Path | None = None
-    ) -> str:
+    def __call__(self, *arguments: str) -> str:
+        """Run one command and return its standard output, without the last newline."""
+        return self.feed(None, *arguments).rstrip("\n")
+
+    def feed(self, text: str | None, *arguments: str) -> str:
         """Run one command with a text on its standard input, and return its standard output."""
         try:
-            return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
+            return self._run(text, *arguments)
         except GitCommandError as refusal:
             if self._token_of is None or not _UNAUTHORIZED.search(str(refusal)):
                 raise
@@ -194,11 +200,11 @@ class GitRunner:
                 raise GitCommandError(f"{refusal}; {error}", is_passing=error.is_passing) from error
             if not self.token or token == self.token:
                 raise
-        return self._run(text, *arguments, git_dir=git_dir, work_tree=work_tree)
+        return self._run(text, *arguments)
 
-    def _run(self, text: str | None, *arguments: str, git_dir: Path | None, work_tree: Path | None) -> str:
-        options = [f"--git-dir={git_dir}"] if git_dir else []
-        options += [f"--work-tree={work_tree}"] if work_tree else []
+    def _run(self, text: str | None, *arguments: str) -> str:
+        places = {"git-dir": self._git_dir, "work-tree": self._work_tree}
+        options = [f"--{name}={folder}" for name, folder in places.items() if folder]
         # Every user of the machine can read the arguments of a process: git gets logins in variables.
         clean_arguments, variables = [], dict[str, str]()
         for argument in arguments:
@@ -220,7 +226,7 @@ class GitRunner:
                 stdin=subprocess.DEVNULL if text is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                cwd=work_tree or git_dir,
+                cwd=self._work_tree or self._git_dir,
                 env={**self._environment, **variables},
                 # A terminal's Ctrl-C must reach only the service, which then ends git in order.
                 start_new_session=True,

@@ -328,7 +328,7 @@ class _SupervisedAgent:
             # Line by line, so that the log shows a message at the point where the agent took it.
             for piece in chunk.splitlines(keepends=True) if self._untaken else [chunk]:
                 self._reader.feed(piece)
-                self._log.write(piece)
+                self._log.output.write(piece)
                 for name in self._reader.report.heard:
                     if name in self._untaken:
                         message = self._untaken.pop(name)
@@ -357,7 +357,7 @@ class _AgentLog:
     def __init__(self, log: IO[bytes], limit: int, secrets: Secrets) -> None:
         self._log = log
         self._secrets = secrets
-        self._output = MaskedStream(secrets, self._add)
+        self.output = MaskedStream(secrets, self._add)
         self._half = self._left = limit // 2
         self._tail = bytearray()
         self._dropped = 0
@@ -365,9 +365,6 @@ class _AgentLog:
         self._held: list[bytes] = []
         """The service's lines that wait for the agent to complete one."""
         self._writing = threading.Lock()
-
-    def write(self, chunk: bytes) -> None:
-        self._output.write(chunk)
 
     def _add(self, chunk: bytes) -> None:
         with self._writing:
@@ -406,7 +403,7 @@ class _AgentLog:
 
     def end(self, line: str | None) -> None:
         """Write the last part of the output, complete its last line, and add a line of the service."""
-        self._output.end()
+        self.output.end()
         if line is not None:
             self.add_line(line)
         with self._writing:

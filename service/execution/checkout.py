@@ -9,13 +9,12 @@ import stat
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from service import trees
 from service.execution import commits
 from service.execution.commits import ChangedFiles, TurnCommit
 from service.execution.large_files import FILTER, LargeFiles, object_in, tracked
-from service.execution.mirror import RepositorySnapshot, borrow, lies_in, limit
+from service.execution.mirror import RepositoryMirror, RepositorySnapshot, lies_in, limit
 from service.execution.submodules import Submodules, links
 from service.execution.workspace import Workspace
 from service.findings import collect
@@ -38,12 +37,9 @@ class Checkout:
     """The checkout in a workspace; only changes in it are committed."""
 
     workspace: Workspace
-    git: GitRunner
-    url: str
+    mirror: RepositoryMirror
     snapshot: RepositorySnapshot
     """The repository at the latest fetch."""
-    part: tuple[str, ...] | None = None
-    """The paths that a partial mirror's checkout has, empty for all; None: the mirror has all contents."""
     left_behind: tuple[str, ...] = ()
     """Patterns of files that the agent's program writes for itself, which are never committed."""
     note: Callable[[str], None] = lambda _: None
@@ -53,6 +49,8 @@ class Checkout:
     """The commit that it was filled from; None: the repository is empty."""
     _begun_with: frozenset[str] = frozenset()
     """The files of the kept patch that was applied."""
+    _theirs: GitRunner = field(init=False)
+    """git in a git-dir with the agent's objects."""
     _has_attributes: bool = False
     _outside: list[str] = field(default_factory=list)
     """Files of the agent outside of the paths of its part."""
@@ -65,35 +63,37 @@ class Checkout:
         self._tree, root = self.workspace.tree, self.workspace.root
         self.git_dir = root / "commit.git"
         """The service's git-dir, made after the agent has exited, so that the agent cannot have changed it."""
-        self._theirs = root / "theirs.git"
+        git = self.mirror.git
+        self.own_git, self._staging = git.inside(self.git_dir), git.inside(self.git_dir, self._tree)
         self._index = root / "index"
         """The git index of the new checkout, which the agent cannot change."""
 
     def fill(self, branch: str) -> None:
         """Fill the checkout from the branch, or without one from the default branch."""
-        snapshot, history = self.snapshot, self.workspace.history
+        snapshot, mirror, history = self.snapshot, self.mirror, self.workspace.history
+        agent_git = mirror.git.inside(history, self._tree)
         base = self.base = snapshot.branches.get(branch) or snapshot.default
         filled: list[str] = []
         refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
         refs |= {f"refs/heads/{branch}": base} if base else {}
-        borrow(history, snapshot.git_dir, branch=branch, refs=refs)
-        if self.part is not None:
-            limit(history, self.part)
+        mirror.lend(history, branch=branch, refs=refs)
+        if mirror.part is not None:
+            limit(history, mirror.part)
             # The files that decide on Git LFS may lie outside.
-            self._has_attributes = bool(self.part)
+            self._has_attributes = bool(mirror.part)
         if base:
-            self.git("read-tree", "--reset", "-u", "HEAD", git_dir=history, work_tree=self._tree)
+            agent_git("read-tree", "--reset", "-u", "HEAD")
             # Keep the index's time, by which git recognizes files that changed right after it was written.
             shutil.copy2(history / "index", self._index)
-            if self.part is None and not os.path.lexists(self._tree / ".gitmodules"):
+            if mirror.part is None and not os.path.lexists(self._tree / ".gitmodules"):
                 self._plain = base
             collect.clear(self._tree)
             if self.large_files is not None:
-                filled = self.large_files.fill(self._tree, tracked(self.git, self._attributes(), base), base)
+                filled = self.large_files.fill(self._tree, tracked(self._attributes(), base), base)
                 self.note(f"Git LFS: {plural(len(filled), 'file')}")
             if self.submodules is not None:
-                self.submodules.fill(snapshot.git_dir, base, self.url, self._tree, self.workspace.root)
-            elif names := [path for path, _ in self._links(snapshot.git_dir, base)]:
+                self.submodules.fill(mirror, base, self._tree, self.workspace.root)
+            elif names := [path for path, _ in self._links(mirror.git, base)]:
                 self.note(f"submodules are not fetched: {listed(names)}")
         # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
         (self._tree / ".git").write_text(f"gitdir: {history}\n", "utf-8")
@@ -105,29 +105,29 @@ class Checkout:
         if filled:
             # Otherwise the files would look changed to the agent.
             paths = "".join(f"{name}\0" for name in filled)
-            self.git.feed(paths, "update-index", "-z", "--stdin", git_dir=history, work_tree=self._tree)
+            agent_git.feed(paths, "update-index", "-z", "--stdin")
 
-    def _attributes(self) -> Path:
+    def _attributes(self) -> GitRunner:
         """Make a git-dir that obeys the attributes of the repository; nothing is checked out with it."""
         folder = self.workspace.root / "attributes.git"
         trees.remove(folder)
-        borrow(folder, self.snapshot.git_dir, *([self.git_dir] if self.git_dir.exists() else []))
+        git = self.mirror.lend(folder, *([self.git_dir] if self.git_dir.exists() else []))
         (folder / "info/attributes").unlink()
-        return folder
+        return git
 
     def apply(self, patch: str) -> list[str] | None:
         """Apply a kept patch; return the files that are in conflict; None: it does not fit."""
-        folders = {"git_dir": self.workspace.history, "work_tree": self._tree}
+        git = self.mirror.git.inside(self.workspace.history, self._tree)
         conflicts: list[str] = []
         try:
-            self.git.feed(patch, "apply", "--3way", "--whitespace=nowarn", "-", **folders)
+            git.feed(patch, "apply", "--3way", "--whitespace=nowarn", "-")
         except GitCommandError:
-            conflicts = self.git("diff", "--name-only", "--diff-filter=U", "-z", **folders).split("\0")[:-1]
+            conflicts = git("diff", "--name-only", "--diff-filter=U", "-z").split("\0")[:-1]
             if not conflicts:
                 return None
             # For the agent's git they are ordinary changes.
-            self.git("reset", "--quiet", "--", *conflicts, **folders)
-        files = self.git.feed(patch, "apply", "--numstat", "-z", "-").split("\0")[:-1]
+            git("reset", "--quiet", "--", *conflicts)
+        files = git.inside(None).feed(patch, "apply", "--numstat", "-z", "-").split("\0")[:-1]
         self._begun_with = frozenset(entry.split("\t", 2)[2] for entry in files)
         return conflicts
 
@@ -161,12 +161,12 @@ class Checkout:
 
         `keep`: keeps the agent's own commits, with the messages that this function makes of theirs.
         """
-        git, base = self.git, self.base
+        git, base = self.own_git, self.base
         trees.remove(self.git_dir)
-        borrow(self.git_dir, self.snapshot.git_dir)
+        self.mirror.lend(self.git_dir)
         own_commits, merged = self._agent_history()
         parents = tuple(filter(None, (base, *merged)))
-        compared, _ = commits.auto_merge(git, self.git_dir, parents)
+        compared, _ = commits.auto_merge(git, parents)
         left_out = self._add(compared)
         tree, files = self._written(compared)
         fault = f"the agent left files that git cannot store: {listed(left_out)}" if left_out else None
@@ -181,7 +181,7 @@ class Checkout:
                 if name not in self._begun_with and self._prepared.get(name) == self._digest(name):
                     entries += f"{old}\t{name}\0"
         if entries:
-            git.feed(entries, "update-index", "-z", "--index-info", git_dir=self.git_dir)
+            git.feed(entries, "update-index", "-z", "--index-info")
             tree, files = self._written(compared)
         if not files.names and fault is None and parents in {(), (base,)}:
             return None
@@ -201,19 +201,19 @@ class Checkout:
             except GitCommandError as error:
                 self.note(f"the agent's commits become one: {error}")
         if last is None:
-            sha = commits.commit_tree(git, self.git_dir, tree, parents, message)
-        elif git("rev-parse", f"{last}^{{tree}}", git_dir=self.git_dir) == tree:
+            sha = commits.commit_tree(git, tree, parents, message)
+        elif git("rev-parse", f"{last}^{{tree}}") == tree:
             sha = last
         else:
-            sha = commits.commit_tree(git, self.git_dir, tree, (last,), message)
+            sha = commits.commit_tree(git, tree, (last,), message)
         is_plain = not merged and (last is None or (sha == last and len(own_commits) == 1))
         return TurnCommit(sha, tree, base, merged, is_plain, compared, files, fault)
 
     def _written(self, compared: str | None) -> tuple[str, ChangedFiles]:
         """Write the index as a tree; return it with the files that differ from a commit."""
         # The contents of other files may be missing here.
-        tree = self.git("write-tree", "--missing-ok", git_dir=self.git_dir)
-        return tree, commits.changed_between(self.git, self.git_dir, compared, tree)
+        tree = self.own_git("write-tree", "--missing-ok")
+        return tree, commits.changed_between(self.own_git, compared, tree)
 
     def _add(self, compared: str | None) -> list[str]:
         """Put the checkout into the service's index; return the files that git cannot store."""
@@ -223,19 +223,20 @@ class Checkout:
             # From the checkout's index, git knows which files are unchanged without reading them.
             shutil.copy2(self._index, self.git_dir / "index")
         if compared is None or compared != self._plain:
-            self._run("read-tree", *(("--empty",) if compared is None else ("-i", "-m", compared)))
+            self._staging("read-tree", *(("--empty",) if compared is None else ("-i", "-m", compared)))
         if gone or locked:
             hidden = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--directory")
             ignored = tuple(name for name in self._names(*hidden) if name.endswith("/"))
             gone, locked = ([path for path in paths if not path.startswith(ignored)] for paths in (gone, locked))
         # git fails as a whole at a folder that it can list but not enter, and at a path that is nowhere.
-        places = [path for path in self.part or () if os.path.lexists(self._tree / path) or self._indexed([path])]
-        scope = [f":(top,literal){path}" for path in places] if self.part else [":/"]
+        part = self.mirror.part
+        places = [path for path in part or () if os.path.lexists(self._tree / path) or self._indexed([path])]
+        scope = [f":(top,literal){path}" for path in places] if part else [":/"]
         chosen = ("--", *scope, *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
         left_out = [*gone, *locked]
         try:
             if scope:
-                self._run("add", "--all", "--ignore-errors", *chosen)
+                self._staging("add", "--all", "--ignore-errors", *chosen)
         except GitCommandError as error:
             names = self._names("ls-files", "-z", "--others", "--modified", "--exclude-standard", *chosen)
             # Any other status means that git stored nothing, for a reason unrelated to the files.
@@ -249,56 +250,51 @@ class Checkout:
 
     def _pointers(self, tree: str, names: Sequence[str]) -> tuple[str, list[str]]:
         """Return the index's entries of changed large files, and those that must not be committed as they are."""
-        raw = tracked(self.git, self._attributes(), tree, names) if self._has_attributes else []
+        raw = tracked(self._attributes(), tree, names) if self._has_attributes else []
         if self.large_files is None:
             there = (name for name in raw if (self._tree / name).exists())
             return "", [name for name in there if not object_in(self._tree / name)]
         entries = ""
         for name, pointer in self.large_files.take(self._tree, raw).items():
             mode = "100755" if (self._tree / name).stat().st_mode & stat.S_IXUSR else "100644"
-            blob = self.git.feed(pointer, "hash-object", "-w", "--stdin", git_dir=self.git_dir).strip()
+            blob = self.own_git.feed(pointer, "hash-object", "-w", "--stdin").strip()
             entries += f"{mode} {blob}\t{name}\0"
         return entries, []
 
     def _keep(
-        self, made: Sequence[tuple[str, ...]], files: ChangedFiles, keep: Callable[[str], str]
+        self, own_commits: Sequence[tuple[str, ...]], files: ChangedFiles, keep: Callable[[str], str]
     ) -> tuple[str | None, ChangedFiles]:
         """Make the agent's commits again; return the last, and all files that any of them touches."""
-        if len(made) > _MAX_KEPT_COMMITS:
+        if len(own_commits) > _MAX_KEPT_COMMITS:
             self.note(f"the agent made more than {_MAX_KEPT_COMMITS} commits: they became one")
             return None, files
-        git, git_dir = self.git, self.git_dir
+        git = self.own_git
         again: dict[str, str] = {}
-        own = {commit[0] for commit in made}
-        borders = {parent for commit in made for parent in commit[1:]} - own
+        own = {commit[0] for commit in own_commits}
+        borders = {parent for commit in own_commits for parent in commit[1:]} - own
         wanted = "".join(f"{sha}\n" for sha in (*own, *(f"^{sha}" for sha in borders)))
-        pack = git.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout", git_dir=self._theirs)
+        pack = self._theirs.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout")
         # In a partial repository, git cannot check the objects behind unchanged tree entries.
         strict = ("unpack-objects", "-q", "--strict")
         checked = ("index-pack", "--stdin", "--fix-thin", "--fsck-objects")
-        git.feed(pack, *(checked if self.part else strict), git_dir=git_dir)
+        git.feed(pack, *(checked if self.mirror.part else strict))
         names, blobs, new = dict.fromkeys(files.names), set(files.blobs), set(files.new)
-        for sha, *before in made:
-            message = git("log", "--max-count=1", "--format=%B", sha, "--", git_dir=git_dir)
-            tree = git("rev-parse", f"{sha}^{{tree}}", git_dir=git_dir)
+        for sha, *before in own_commits:
+            message = git("log", "--max-count=1", "--format=%B", sha, "--")
+            tree = git("rev-parse", f"{sha}^{{tree}}")
             parents = [again.get(parent, parent) for parent in before]
-            again[sha] = commits.commit_tree(git, git_dir, tree, parents, keep(message))
-            changed = commits.changed_between(git, git_dir, commits.auto_merge(git, git_dir, parents)[0], tree)
+            again[sha] = commits.commit_tree(git, tree, parents, keep(message))
+            changed = commits.changed_between(git, commits.auto_merge(git, parents)[0], tree)
             names |= dict.fromkeys(changed.names)
             blobs |= changed.blobs
             new |= changed.new
-        return again[made[-1][0]], ChangedFiles(tuple(names), files.before, frozenset(blobs), frozenset(new))
-
-    def stored(self, blobs: frozenset[str]) -> bytes:
-        """Return the contents of files in the service's git-dir."""
-        wanted = "".join(f"{blob}\n" for blob in blobs if blob.strip("0"))
-        return self.git.feed(wanted, "cat-file", "--batch", git_dir=self.git_dir).encode("utf-8", "surrogateescape")
+        return again[own_commits[-1][0]], ChangedFiles(tuple(names), files.before, frozenset(blobs), frozenset(new))
 
     def _lost_submodules(self, base: str | None, files: ChangedFiles) -> str:
         """Return the entries of submodules that only lost their empty folders; remark on work inside of others."""
         restored, lost = list[str](), list[str]()
         filled = {} if self.submodules is None else self.submodules.filled
-        for path, sha in self._links(self.git_dir, base):
+        for path, sha in self._links(self.own_git, base):
             folder = self._tree / path
             if path in files.names and ".gitmodules" not in files.names and not folder.exists():
                 restored.append(f"{commits.LINK} commit {sha}\t{path}\0")
@@ -309,8 +305,8 @@ class Checkout:
             self.note(f"files in submodules are not committed: {listed(lost)}")
         return "".join(restored)
 
-    def _links(self, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
-        return [] if commit == self._plain else links(self.git, git_dir, commit)
+    def _links(self, git: GitRunner, commit: str | None) -> list[tuple[str, str]]:
+        return [] if commit == self._plain else links(git, commit)
 
     def _agent_history(self) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
         """Read the agent's history, as `commits.history_of` returns it, by a git-dir with the agent's objects."""
@@ -318,8 +314,9 @@ class Checkout:
         head = commits.head_of(history)
         if self.base is None or head is None or head == self.base:
             return [], ()
-        trees.remove(self._theirs)
-        borrow(self._theirs, self.snapshot.git_dir, history)
+        theirs = self.workspace.root / "theirs.git"
+        trees.remove(theirs)
+        self._theirs = self.mirror.lend(theirs, history)
         try:
             # Links and the names of other folders would lead to objects that the agent may not read; a pipe blocks.
             for path, folder, entries in trees.walk(history / "objects"):
@@ -327,7 +324,7 @@ class Checkout:
                     is_plain = entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
                     if not is_plain or (path, entry.name) == ("", "info"):
                         trees.remove(entry.name, within=folder)
-            return commits.history_of(self.git, self._theirs, head, self.snapshot.branches.values(), self.base)
+            return commits.history_of(self._theirs, head, self.snapshot.branches.values(), self.base)
         except (GitCommandError, OSError) as error:
             _logger.info("the agent's history cannot be read: %s", error)
             return [], ()
@@ -336,32 +333,29 @@ class Checkout:
         """Return a commit with everything that the repository does not have yet, as a pack of git."""
         wanted = "".join(f"{sha}\n" for sha in (commit, *(f"^{known}" for known in self.snapshot.branches.values())))
         # Another machine may lack the contents that a thin pack builds on.
-        thin = ("--thin",) if self.part is None else ()
-        packed = self.git.feed(wanted, "pack-objects", "--quiet", "--revs", *thin, "--stdout", git_dir=self.git_dir)
+        thin = ("--thin",) if self.mirror.part is None else ()
+        packed = self.own_git.feed(wanted, "pack-objects", "--quiet", "--revs", *thin, "--stdout")
         return packed.encode("utf-8", "surrogateescape")
 
     def unpack(self, pack: bytes) -> None:
         """Make the service's git-dir with the commit of an earlier attempt."""
         self.workspace.git_home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        borrow(self.git_dir, self.snapshot.git_dir)
-        self.git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q", git_dir=self.git_dir)
+        self.mirror.lend(self.git_dir)
+        self.own_git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q")
 
     def _indexed(self, paths: Sequence[str], *more: str) -> list[str]:
         """Return the indexed files among the paths or inside them."""
         return self._names("ls-files", "-z", "--cached", *more, "--", *(f":(top,literal){path}" for path in paths))
 
     def _names(self, *arguments: str) -> list[str]:
-        return self._run(*arguments).split("\0")[:-1]
-
-    def _run(self, *arguments: str) -> str:
-        return self.git(*arguments, git_dir=self.git_dir, work_tree=self._tree)
+        return self._staging(*arguments).split("\0")[:-1]
 
     def _prepare(self) -> tuple[list[str], list[str]]:
         """Make the checkout readable for git; return the folders whose files were removed, and those that stay locked.
 
         Nothing may be writing to it. Folders that the agent locked belong to the service's user, and are unlocked.
         """
-        gone, locked = list[str](), list[str]()
+        gone, locked, part = list[str](), list[str](), self.mirror.part
         trees.unlock(self._tree)
         # Its findings have been read. git would fail if .gitignore hid a folder that a pathspec leaves out.
         trees.remove(self._tree / collect.FOLDER)
@@ -382,7 +376,7 @@ class Checkout:
                     gone.append(path)
                 else:
                     trees.unlock_file(entry, folder)
-                    if self.part and len(self._outside) < _MAX_OUTSIDE and not lies_in(name, self.part):
+                    if part and len(self._outside) < _MAX_OUTSIDE and not lies_in(name, part):
                         self._outside.append(name)
                     self._has_attributes |= entry.name == ".gitattributes"
         return gone, locked
@@ -395,8 +389,7 @@ class Checkout:
         """
         ref = f"refs/heads/{branch}"
         lease = f"--force-with-lease={ref}:{expected or ''}"
-        options = ("--progress", "--no-verify", lease, "--")
-        self.git("push", *options, self.url, f"{sha}:{ref}", git_dir=self.git_dir)
+        self.own_git("push", "--progress", "--no-verify", lease, "--", self.mirror.git.url, f"{sha}:{ref}")
 
 
 def _folded(name: str) -> str:

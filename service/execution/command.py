@@ -288,27 +288,23 @@ class AgentCommand:
         return [words[0], *invocation.fill(words[1:], values)]
 
 
-def session_of(folder: DataFolder, run_id: str, agent: Agent) -> Path | None:
-    """Return the home folder that a run keeps for its next turns; None: each turn has a new one."""
-    if not agent.options.keeps_session:
-        return None
-    home = folder.sessions / run_id / "home"
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Retention removes it by this time once the run has ended.
-    os.utime(home.parent)
-    return home
+def kept_folders(
+    folder: DataFolder, organization_id: str, run_id: str, agent: Agent
+) -> tuple[Path | None, Path | None]:
+    """Return the home that a run keeps for its next turns, and the cache of the agent; None: it has none.
 
-
-def cache_of(folder: DataFolder, organization_id: str, agent: Agent) -> Path | None:
-    """Return the cache folder of an agent for an organization; None: the agent has no cache.
-
-    Each organization has its own: files of one tenant's code must not be executed for another.
+    Each organization has its own cache: files of one tenant's code must not be executed for another.
     """
-    if agent.options.cache is None:
-        return None
-    cache = folder.caches / organization_id / ids.address_key(agent.key)
-    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return cache
+    home = folder.sessions / run_id / "home" if agent.options.keeps_session else None
+    if home is not None:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Retention removes it by this time once the run has ended.
+        os.utime(home.parent)
+    has_cache = agent.options.cache is not None
+    cache = folder.caches / organization_id / ids.address_key(agent.key) if has_cache else None
+    if cache is not None:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return home, cache
 
 
 def _leads_away(folder: Path, name: str) -> bool:

@@ -4,7 +4,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -59,9 +59,9 @@ class ChangedFiles:
     """The object ids of the files after the change."""
 
 
-def changed_between(git: GitRunner, git_dir: Path, base: str | None, tree: str) -> ChangedFiles:
+def changed_between(git: GitRunner, base: str | None, tree: str) -> ChangedFiles:
     """Return the files that differ between a base (None: the empty tree) and a commit or tree."""
-    listing = git(*COMPARE, "-z", "--raw", base or EMPTY_TREE, tree, git_dir=git_dir).split("\0")[:-1]
+    listing = git(*COMPARE, "-z", "--raw", base or EMPTY_TREE, tree).split("\0")[:-1]
     # Entries alternate: modes, object ids and status, then the path.
     entries = [entry.removeprefix(":").split() for entry in listing[::2]]
     before = tuple(f"{entry[0]} {entry[2]}" for entry in entries)
@@ -89,15 +89,13 @@ class TurnCommit:
     """Why it must not be pushed: files that git could not store, or that belong into Git LFS; None: it may be."""
 
 
-def commit_tree(
-    git: GitRunner, git_dir: Path, tree: str, parents: Sequence[str], message: str, *, is_signed: bool = True
-) -> str:
+def commit_tree(git: GitRunner, tree: str, parents: Sequence[str], message: str, *, is_signed: bool = True) -> str:
     """Make a commit, signed if the service has a key, and return its id."""
     options = [word for parent in parents for word in ("-p", parent)]
     key, command = git.signing_key if is_signed else None, ["commit-tree"]
     if key is not None:
         command = ["-c", "gpg.format=ssh", "-c", f"user.signingKey={key}", "commit-tree", "-S"]
-    return git.feed(message, *command, tree, *options, "-F", "-", git_dir=git_dir).strip()
+    return git.feed(message, *command, tree, *options, "-F", "-").strip()
 
 
 def check_signing(key: Path) -> None:
@@ -120,7 +118,7 @@ def check_signing(key: Path) -> None:
         raise GitCommandError(f"commits cannot be signed with {key}: {why}")
 
 
-def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
+def auto_merge(git: GitRunner, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
     """Return the commit that git makes of several, for comparison only, and the files that are in conflict in it."""
     if not parents:
         return None, ()
@@ -128,14 +126,14 @@ def auto_merge(git: GitRunner, git_dir: Path, parents: Sequence[str]) -> tuple[s
     for other in parents[1:]:
         options = ("--write-tree", "-z", "--name-only", "--no-messages", "--allow-unrelated-histories")
         try:
-            printed = git("merge-tree", *options, merged, other, git_dir=git_dir)
+            printed = git("merge-tree", *options, merged, other)
         except GitCommandError as error:
             if error.status != _CONFLICT:
                 raise
             printed = error.printed
         tree, *names = printed.rstrip("\0").split("\0")
         conflicts += names
-        merged = commit_tree(git, git_dir, tree, (merged, other), "Merge", is_signed=False)
+        merged = commit_tree(git, tree, (merged, other), "Merge", is_signed=False)
     return merged, tuple(dict.fromkeys(conflicts))
 
 
@@ -148,10 +146,15 @@ def commit_message(own: str | None, agent: str, instructions: str, trailer: str)
     return f"{not_closing(text) or agent}\n\n{TRAILER}: {trailer}\n"
 
 
-def own_commit(git: GitRunner, git_dir: Path, head: str, trailer: str) -> tuple[str, str] | None:
-    """Return the id and subject of the turn's commit that an earlier attempt pushed before it could report it."""
+def own_commit(git: GitRunner, head: str | None, trailer: str) -> tuple[str, str] | None:
+    """Return the id and subject of the turn's commit that an earlier attempt pushed before it could report it.
+
+    `head`: the branch's commit; None: there is no branch.
+    """
+    if head is None:
+        return None
     form = f"--format=%H%x09%s%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
-    for line in git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--", git_dir=git_dir).splitlines():
+    for line in git("log", f"--max-count={_SEARCHED_COMMITS}", form, head, "--").splitlines():
         commit, _, rest = line.partition("\t")
         subject, _, marks = rest.rpartition("\t")
         if trailer in marks.split(","):
@@ -160,26 +163,26 @@ def own_commit(git: GitRunner, git_dir: Path, head: str, trailer: str) -> tuple[
     return None
 
 
-def commit_of(git: GitRunner, git_dir: Path, sha: str, trailer: str) -> TurnCommit:
+def commit_of(git: GitRunner, sha: str, trailer: str) -> TurnCommit:
     """Read a turn's commit; those before it that have its trailer belong to it."""
     form = f"--format=%H %T %P%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
-    listed = git("log", "--first-parent", f"--max-count={_MAX_COMMITS}", form, sha, "--", git_dir=git_dir)
+    listed = git("log", "--first-parent", f"--max-count={_MAX_COMMITS}", form, sha, "--")
     entries = [line.partition("\t") for line in listed.splitlines()]
     own = [entry.split() for entry, _, marks in entries if trailer in marks.split(",")]
     tree, base = own[0][1], next(iter(own[-1][2:3]), None)
     merged: list[str] = []
     for other in (parent for entry in own for parent in entry[3:]):
-        marks = git("log", "--max-count=1", form, other, "--", git_dir=git_dir).partition("\t")[2]
+        marks = git("log", "--max-count=1", form, other, "--").partition("\t")[2]
         # Its own commit, merged with commits that others had pushed.
         is_own = trailer in marks.split(",")
-        merged += commit_of(git, git_dir, other, trailer).merged if is_own else [other]
-    compared, _ = auto_merge(git, git_dir, tuple(filter(None, (base, *merged))))
-    files = changed_between(git, git_dir, compared, tree)
+        merged += commit_of(git, other, trailer).merged if is_own else [other]
+    compared, _ = auto_merge(git, tuple(filter(None, (base, *merged))))
+    files = changed_between(git, compared, tree)
     is_plain = len(own) == 1 and own[0][2:] == ([] if base is None else [base])
     return TurnCommit(sha, tree, base, tuple(merged), is_plain, compared, files)
 
 
-def moved(git: GitRunner, git_dir: Path, commit: TurnCommit, head: str, branch: str) -> TurnCommit:
+def moved(git: GitRunner, commit: TurnCommit, head: str, branch: str) -> TurnCommit:
     """Return a turn's commit on top of the commits that others pushed to its branch while the agent worked.
 
     Raises:
@@ -187,38 +190,38 @@ def moved(git: GitRunner, git_dir: Path, commit: TurnCommit, head: str, branch: 
     """
     try:
         if commit.base is not None:
-            git("merge-base", "--is-ancestor", commit.base, head, git_dir=git_dir)
+            git("merge-base", "--is-ancestor", commit.base, head)
     except GitCommandError as error:
         raise GitCommandError(f"the branch {branch} was rewritten while the agent worked; {KEPT}") from error
-    whole, conflicts = auto_merge(git, git_dir, (head, commit.sha))
+    whole, conflicts = auto_merge(git, (head, commit.sha))
     if conflicts:
         named = ", ".join(conflicts[:_MAX_LINKS]) + (" …" if len(conflicts) > _MAX_LINKS else "")
         text = f"others pushed to {branch} while the agent worked, and its change conflicts with theirs in {named}"
         raise GitCommandError(f"{text}; {KEPT}")
     # A merge stays a merge, and several commits stay several commits.
     parents = (head,) if commit.is_plain else (head, commit.sha)
-    message = git("log", "--max-count=1", "--format=%B", commit.sha, "--", git_dir=git_dir)
-    tree = git("rev-parse", f"{whole}^{{tree}}", git_dir=git_dir)
-    sha = commit_tree(git, git_dir, tree, parents, f"{message.strip()}\n")
-    compared, _ = auto_merge(git, git_dir, (head, *commit.merged))
-    files = changed_between(git, git_dir, compared, tree)
+    message = git("log", "--max-count=1", "--format=%B", commit.sha, "--")
+    tree = git("rev-parse", f"{whole}^{{tree}}")
+    sha = commit_tree(git, tree, parents, f"{message.strip()}\n")
+    compared, _ = auto_merge(git, (head, *commit.merged))
+    files = changed_between(git, compared, tree)
     return TurnCommit(sha, tree, head, commit.merged, commit.is_plain, compared, files)
 
 
 def history_of(
-    git: GitRunner, theirs: Path, head: str, branches: Iterable[str], base: str
+    git: GitRunner, head: str, branches: Iterable[str], base: str
 ) -> tuple[list[tuple[str, ...]], tuple[str, ...]]:
-    """Read the history of an agent at `head`; `theirs` is a git-dir of the service that borrows the agent's objects.
+    """Read the history of an agent at `head`, in a git-dir of the service that borrows the agent's objects.
 
     Return the agent's own commits, each followed by its parents, oldest first, or none if they do not build on `base`;
     and the commits of the repository, whose `branches` are known, that it merged into the base, or moved to.
     """
     known = {base, *branches}
     order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MAX_COMMITS}")
-    listed = git("rev-list", *order, head, *(f"^{commit}" for commit in known), git_dir=theirs)
+    listed = git("rev-list", *order, head, *(f"^{commit}" for commit in known))
     commits = [tuple(line.split()) for line in listed.splitlines()]
     reached = ({head} | {parent for commit in commits for parent in commit[1:]}) - {commit[0] for commit in commits}
-    apart = git("merge-base", "--independent", base, *sorted(reached), git_dir=theirs).split()
+    apart = git("merge-base", "--independent", base, *sorted(reached)).split()
     return commits if base in reached else [], tuple(commit for commit in apart if commit != base)
 
 
@@ -258,13 +261,7 @@ class TurnChange:
 
 
 def write_patches(
-    git: GitRunner,
-    git_dir: Path,
-    commit: TurnCommit,
-    default: str | None,
-    mask: Callable[[str], str],
-    turn_diff: Path,
-    run_diff: Path,
+    git: GitRunner, commit: TurnCommit, default: str | None, mask: Callable[[str], str], diffs: Mapping[str, Path]
 ) -> TurnChange:
     """Write a commit's patch without secrets, and the whole run's unless the two are the same.
 
@@ -276,7 +273,7 @@ def write_patches(
 
     def write(file: Path, base: str | None) -> tuple[int, int, int]:
         """Write a patch into a file; return the numbers of files, added lines and removed lines."""
-        printed = git.feed(None, *_PATCH, base or EMPTY_TREE, commit.sha, git_dir=git_dir)
+        printed = git.feed(None, *_PATCH, base or EMPTY_TREE, commit.sha)
         # A line for each file comes first, then an empty one.
         counts, _, patch = printed.partition("\n\n")
         file.write_bytes(mask(patch).encode("utf-8", "surrogateescape"))
@@ -289,18 +286,18 @@ def write_patches(
     merge_base = base if base and base == default else None
     if merge_base is None and default is not None:
         with contextlib.suppress(GitCommandError):
-            merge_base = git("merge-base", default, commit.sha, git_dir=git_dir)
-    size = write(turn_diff, commit.compared)
+            merge_base = git("merge-base", default, commit.sha)
+    size = write(diffs["diff"], commit.compared)
     if merge_base == commit.compared:
-        run_diff.unlink(missing_ok=True)
+        diffs["run.diff"].unlink(missing_ok=True)
     else:
-        write(run_diff, merge_base)
+        write(diffs["run.diff"], merge_base)
     return TurnChange(base, merge_base, *size, commit.tree)
 
 
-def content_bytes(git: GitRunner, git_dir: Path, files: ChangedFiles) -> int:
+def content_bytes(git: GitRunner, files: ChangedFiles) -> int:
     """Return the size of the touched files, before and after: making a patch reads all of them."""
-    sizes = git.feed("\n".join(files.blobs), "cat-file", "--batch-check=%(objectsize)", git_dir=git_dir)
+    sizes = git.feed("\n".join(files.blobs), "cat-file", "--batch-check=%(objectsize)")
     # git prints `missing` for a blob that does not exist, and for a submodule's commit.
     return sum(int(size) for size in sizes.split("\n") if size.isdecimal())
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from service import trees
+from service.execution.mirror import RepositoryMirror
 from service.git import GitCommandError, GitRunner
 
 _POINTER: Final = re.compile(
@@ -28,11 +29,11 @@ FILTER: Final = (
 """The configuration of the agent's git: it makes pointers of large files, and leaves those without a content alone."""
 
 
-def tracked(git: GitRunner, git_dir: Path, tree: str, names: Sequence[str] | None = None) -> list[str]:
-    """Return the files of a tree that its attributes give to Git LFS, of those named; `git_dir` gets its index."""
-    git("read-tree", tree, git_dir=git_dir)
-    listed = git("ls-files", "-z", git_dir=git_dir) if names is None else "".join(f"{name}\0" for name in names)
-    attributes = git.feed(listed, "check-attr", "--cached", "-z", "--stdin", "filter", git_dir=git_dir).split("\0")
+def tracked(git: GitRunner, tree: str, names: Sequence[str] | None = None) -> list[str]:
+    """Return the files of a tree that its attributes give to Git LFS, of those named; the git-dir gets its index."""
+    git("read-tree", tree)
+    listed = git("ls-files", "-z") if names is None else "".join(f"{name}\0" for name in names)
+    attributes = git.feed(listed, "check-attr", "--cached", "-z", "--stdin", "filter").split("\0")
     return [name for name, value in zip(attributes[::3], attributes[2::3], strict=False) if value == "lfs"]
 
 
@@ -48,9 +49,7 @@ def object_in(file: Path) -> str | None:
 class LargeFiles:
     """The large files of one repository."""
 
-    git: GitRunner
-    url: str
-    mirror: Path
+    mirror: RepositoryMirror
 
     def fill(self, tree: Path, names: Iterable[str], commit: str) -> list[str]:
         """Put the contents in place of the pointers in a new checkout of a commit; return the names of the files.
@@ -76,7 +75,8 @@ class LargeFiles:
             if object_in(tree / name) is not None or (tree / name).is_symlink() or not (tree / name).is_file():
                 continue
             digest, size = hashlib.sha256(), 0
-            new = self.mirror / f"lfs/incoming-{os.getpid()}-{hashlib.sha256(os.fsencode(tree / name)).hexdigest()}"
+            unique = f"{os.getpid()}-{hashlib.sha256(os.fsencode(tree / name)).hexdigest()}"
+            new = self.mirror.git_dir / f"lfs/incoming-{unique}"
             new.parent.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(tree / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as source, new.open("wb") as target:
@@ -89,7 +89,7 @@ class LargeFiles:
             pointers[name] = f"version https://git-lfs.github.com/spec/v1\noid sha256:{file.name}\nsize {size}\n"
         return pointers
 
-    def upload(self, git_dir: Path, blobs: Iterable[str]) -> None:
+    def upload(self, git: GitRunner, blobs: Iterable[str]) -> None:
         """Send the contents of pointers to the code host, of those that are kept here.
 
         Raises:
@@ -99,33 +99,34 @@ class LargeFiles:
         for blob in blobs:
             # An id of zeros, which git does not find: the file exists only before or after.
             with contextlib.suppress(GitCommandError):
-                if int(self.git("cat-file", "-s", blob, git_dir=git_dir)) <= _MAX_POINTER:
-                    content = self.git.feed(None, "cat-file", "blob", blob, git_dir=git_dir)
+                if int(git("cat-file", "-s", blob)) <= _MAX_POINTER:
+                    content = git.feed(None, "cat-file", "blob", blob)
                     if match := _POINTER.fullmatch(content.encode("utf-8", "surrogateescape")):
                         oids.add(match[1].decode())
         if mine := sorted(oid for oid in oids if self._file(oid).exists()):
             self._lfs("push", "--object-id", "origin", *mine)
 
     def _file(self, oid: str) -> Path:
-        return self.mirror / "lfs/objects" / oid[:2] / oid[2:4] / oid
+        return self.mirror.git_dir / "lfs/objects" / oid[:2] / oid[2:4] / oid
 
     def _lfs(self, *arguments: str) -> None:
         # These settings come before those of a `.lfsconfig` in the repository, which could name another host.
+        url = self.mirror.git.url
         settings = {
-            "remote.origin.url": self.url,
-            "lfs.url": f"{self.url.removesuffix('/')}/info/lfs",
-            "lfs.storage": str(self.mirror / "lfs"),
+            "remote.origin.url": url,
+            "lfs.url": f"{url.removesuffix('/')}/info/lfs",
+            "lfs.storage": str(self.mirror.git_dir / "lfs"),
             "lfs.locksverify": "false",
         }
-        if self.url.startswith(("/", "file://")):
+        if url.startswith(("/", "file://")):
             # Git LFS reads the folder with the same settings: it would look for its objects among ours.
             del settings["lfs.storage"]
-            settings["lfs.url"] = self.url if self.url.startswith("file://") else Path(self.url).as_uri()
-        elif not self.url.startswith(("http://", "https://")):
+            settings["lfs.url"] = url if url.startswith("file://") else Path(url).as_uri()
+        elif not url.startswith(("http://", "https://")):
             del settings["lfs.url"]
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         try:
-            self.git(*options, "lfs", *arguments, git_dir=self.mirror)
+            self.mirror.git(*options, "lfs", *arguments)
         except GitCommandError as error:
             if "is not a git command" in str(error):
                 raise GitCommandError("git-lfs is missing on this machine: install it, or remove lfs = true") from error

@@ -37,7 +37,6 @@ _PROMISOR: Final = """[remote "not-fetched"]
 class RepositorySnapshot:
     """A repository's state at one moment."""
 
-    git_dir: Path
     default_branch: str | None
     """The default branch's name; None: the repository is empty, or its HEAD points nowhere."""
     branches: dict[str, str]
@@ -54,19 +53,21 @@ class RepositorySnapshot:
 class RepositoryMirror:
     """The mirror of one repository address."""
 
-    def __init__(self, folder: Path, url: str, git: GitRunner, part: Sequence[str] | None = None) -> None:
-        """`part`: mirror the history without contents; `fill` adds those of these paths, or with none of all."""
-        name = ids.address_key(url)
+    def __init__(self, folder: Path, git: GitRunner, part: Sequence[str] | None = None) -> None:
+        """`git`: logs in at the repository's address.
+
+        `part`: mirror the history without contents; `fill` adds those of these paths, or with none of all.
+        """
+        name = ids.address_key(git.url)
         self.git_dir = folder / (f"{name}.git" if part is None else f"{name}.part.git")
         self._lock_file = self.git_dir.with_suffix(".lock")
-        self._git = git
-        self._part = part
-        self._source: tuple[tuple[str, ...], str] = ((), url)
+        self.git = git.inside(self.git_dir)
+        self.part = part
+        self._source: tuple[tuple[str, ...], str] = ((), git.url)
         if part is not None:
             # Only the commands that fetch know of the host: no other may fetch contents one by one.
-            known = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
+            known = {"url": git.url, "promisor": "true", "partialclonefilter": "blob:none"}
             self._source = tuple(word for k, v in known.items() for word in ("-c", f"remote.origin.{k}={v}")), "origin"
-        self._url = url
 
     def fetch(self, branch: str, run: Run | None = None) -> RepositorySnapshot:
         """Update only one branch and the default branch: a repository may have thousands.
@@ -85,7 +86,7 @@ class RepositoryMirror:
                 snapshot = self._fetch(branch, wanted)
             except GitCommandError as error:
                 # Lock files left by a power cut are older than the longest git command.
-                oldest = time.time() - self._git.timeout_s
+                oldest = time.time() - self.git.timeout_s
                 stale = [file for file in self.git_dir.rglob("*.lock") if file.stat().st_mtime < oldest]
                 for file in stale:
                     file.unlink()
@@ -106,9 +107,9 @@ class RepositoryMirror:
         with self._lock_file.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (self.git_dir / "HEAD").exists():
-                self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
+                self.git.inside(None)("init", "--quiet", "--bare", "--", str(self.git_dir))
             with contextlib.suppress(GitCommandError):
-                self._git("cat-file", "-e", f"{sha}^{{commit}}", git_dir=self.git_dir)
+                self.git("cat-file", "-e", f"{sha}^{{commit}}")
                 return
             self._bring(f"+{sha}:{_BRANCH}")
 
@@ -122,32 +123,32 @@ class RepositoryMirror:
             GitCommandError: The repository cannot be read; batches that are here stay.
         """
         base = snapshot.branches.get(branch) or snapshot.default
-        if self._part is None or base is None:
+        if self.part is None or base is None:
             return
         wanted = dict[str, None]()
-        for entry in self._git("ls-tree", "-r", "-z", base, git_dir=self.git_dir).split("\0"):
+        for entry in self.git("ls-tree", "-r", "-z", base).split("\0"):
             about, _, path = entry.partition("\t")
             is_read = path.rpartition("/")[2] in {".gitattributes", ".gitmodules"}
-            if " blob " in about and (is_read or lies_in(path, self._part)):
+            if " blob " in about and (is_read or lies_in(path, self.part)):
                 wanted[about.rpartition(" ")[2]] = None
         for other in {*bases, snapshot.default} - {None, base}:
             # The commits may have no common history, or a base may be gone.
             with contextlib.suppress(GitCommandError):
-                fork = self._git("merge-base", base, str(other), git_dir=self.git_dir)
+                fork = self.git("merge-base", base, str(other))
                 for end in (base, str(other)):
-                    wanted |= dict.fromkeys(changed_between(self._git, self.git_dir, fork, end).blobs)
+                    wanted |= dict.fromkeys(changed_between(self.git, fork, end).blobs)
         wanted.pop("0" * 40, None)
         objects, check = "\n".join(wanted), "--batch-check=%(objectname)"
         with self._lock_file.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            printed = self._git.feed(objects, "cat-file", check, git_dir=self.git_dir).splitlines()
+            printed = self.git.feed(objects, "cat-file", check).splitlines()
             missing = [line.partition(" ")[0] for line in printed if line.endswith(" missing")]
             done, count = 0, _FIRST_BATCH
             while done < len(missing):
                 begun = time.monotonic()
                 self._bring(*missing[done : done + count])
                 done = min(done + count, len(missing))
-                self._git.progress(f"{100 * done // len(missing)}% of the contents of {len(missing)} files")
+                self.git.progress(f"{100 * done // len(missing)}% of the contents of {len(missing)} files")
                 in_time = int(count * _BATCH_S / (time.monotonic() - begun + 0.1))
                 count = max(1, min(in_time, 4 * count, _MAX_BATCH))
             self._join_packs()
@@ -156,13 +157,13 @@ class RepositoryMirror:
         """Fetch refs or objects, as a pack, whatever it holds: git shows no progress while it unpacks a large file."""
         config, source = self._source
         options = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--")
-        self._git(*config, "-c", "fetch.unpackLimit=1", "fetch", *options, source, *wanted, git_dir=self.git_dir)
+        self.git(*config, "-c", "fetch.unpackLimit=1", "fetch", *options, source, *wanted)
 
     def _join_packs(self) -> None:
         folder = self.git_dir / "objects/pack"
         if len(list(folder.glob("*.pack"))) > _MAX_PACKS:
-            self._git("repack", "-d", "--quiet", "--geometric=2", git_dir=self.git_dir)
-            if self._part is not None:
+            self.git("repack", "-d", "--quiet", "--geometric=2")
+            if self.part is not None:
                 # All objects are the host's, but git does not mark the pack that it made of several.
                 for pack in folder.glob("*.pack"):
                     pack.with_suffix(".promisor").touch()
@@ -170,11 +171,11 @@ class RepositoryMirror:
     def _fetch(self, branch: str, wanted: str) -> RepositorySnapshot:
         # git writes HEAD late: a mirror without one was cut off while it was made.
         if not (self.git_dir / "HEAD").exists():
-            self._git("init", "--quiet", "--bare", "--", str(self.git_dir))
+            self.git.inside(None)("init", "--quiet", "--bare", "--", str(self.git_dir))
         parts = branch.split("/")
         above = {f"refs/heads/{'/'.join(parts[:count])}" for count in range(1, len(parts))}
         patterns = ("HEAD", wanted, f"refs/heads/{branch}/*", *above)
-        listed = self._git("ls-remote", "--symref", "--", self._url, *patterns, git_dir=self.git_dir)
+        listed = self.git("ls-remote", "--symref", "--", self.git.url, *patterns)
         # A pattern also matches longer names that end with it.
         lines = (line.partition("\t") for line in listed.splitlines() if not line.startswith("ref: "))
         there = {name: sha for sha, _, name in lines}
@@ -190,9 +191,9 @@ class RepositoryMirror:
             self._bring(*(f"+{sources[name]}:{ref}" for name, ref in refs.items()))
             self._join_packs()
             # From the mirror itself: the fetched state, not the one announced a moment before.
-            fetched = self._git("rev-parse", *refs.values(), git_dir=self.git_dir).splitlines()
+            fetched = self.git("rev-parse", *refs.values()).splitlines()
             commits = dict(zip(refs, fetched, strict=True))
-        return RepositorySnapshot(self.git_dir, default, commits, beside)
+        return RepositorySnapshot(default, commits, beside)
 
     def _held(self, ref: str) -> str | None:
         """Return the commit of a ref, read without a process; None: unknown."""
@@ -200,27 +201,27 @@ class RepositoryMirror:
             return (self.git_dir / ref).read_text("utf-8").strip()
         return None
 
+    def lend(self, git_dir: Path, *others: Path, branch: str = "main", refs: Mapping[str, str] = {}) -> GitRunner:
+        """Make a git-dir that takes its objects from the mirror and others; by hand, which takes no process."""
+        # Programs write into `hooks` and `info` without making them.
+        for folder in ("objects/info", "refs", "hooks", "info"):
+            (git_dir / folder).mkdir(parents=True)
+        files = {
+            "HEAD": f"ref: refs/heads/{branch}\n",
+            "config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
+            "packed-refs": "".join(f"{sha} {name}\n" for name, sha in refs.items()),
+            "objects/info/alternates": "".join(f"{lender / 'objects'}\n" for lender in (self.git_dir, *others)),
+            # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
+            "info/attributes": "* -text -ident -filter -working-tree-encoding\n",
+        }
+        for name, text in files.items():
+            (git_dir / name).write_text(text, "utf-8", "surrogateescape")
+        return self.git.inside(git_dir)
+
 
 def lies_in(path: str, part: Sequence[str]) -> bool:
     """Whether a file lies in a part of a repository; one without paths is all of it."""
     return not part or any(f"{path}/".startswith(f"{folder}/") for folder in part)
-
-
-def borrow(git_dir: Path, *lenders: Path, branch: str = "main", refs: Mapping[str, str] = {}) -> None:
-    """Make a git-dir that takes its objects from others; by hand, which takes no process."""
-    # Programs write into `hooks` and `info` without making them.
-    for folder in ("objects/info", "refs", "hooks", "info"):
-        (git_dir / folder).mkdir(parents=True)
-    files = {
-        "HEAD": f"ref: refs/heads/{branch}\n",
-        "config": "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n",
-        "packed-refs": "".join(f"{sha} {name}\n" for name, sha in refs.items()),
-        "objects/info/alternates": "".join(f"{lender / 'objects'}\n" for lender in lenders),
-        # Overrides the repository's attributes, so that files are checked out and committed byte for byte.
-        "info/attributes": "* -text -ident -filter -working-tree-encoding\n",
-    }
-    for name, text in files.items():
-        (git_dir / name).write_text(text, "utf-8", "surrogateescape")
 
 
 def limit(git_dir: Path, part: Sequence[str]) -> None:

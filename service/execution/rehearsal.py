@@ -11,7 +11,7 @@ from service.egress.budget import MemoryMeter
 from service.egress.usage import Usage
 from service.execution import agent as agent_process
 from service.execution.checkout import Checkout
-from service.execution.command import AgentCommand, AgentFailedError, cache_of, session_of
+from service.execution.command import AgentCommand, AgentFailedError, kept_folders
 from service.execution.disk import SharedDisk
 from service.execution.mirror import RepositoryMirror
 from service.execution.sandbox import NoSandboxError, Sandbox
@@ -42,9 +42,10 @@ def scratch_repository(folder: Path, settings: ExecutionSettings) -> str:
     """Make a bare repository with one file, and return its address."""
     git = GitRunner(folder.parent, settings.git_timeout_s, identity_of(settings.author_name, settings.author_email))
     git("init", "--quiet", "--bare", "--initial-branch=main", "--", str(folder))
-    blob = git.feed("# A scratch repository\n", "hash-object", "-w", "--stdin", git_dir=folder).strip()
-    tree = git.feed(f"100644 blob {blob}\tREADME.md\n", "mktree", git_dir=folder).strip()
-    git("update-ref", "refs/heads/main", git("commit-tree", tree, "-m", "First commit", git_dir=folder), git_dir=folder)
+    git = git.inside(folder)
+    blob = git.feed("# A scratch repository\n", "hash-object", "-w", "--stdin").strip()
+    tree = git.feed(f"100644 blob {blob}\tREADME.md\n", "mktree").strip()
+    git("update-ref", "refs/heads/main", git("commit-tree", tree, "-m", "First commit"))
     return str(folder)
 
 
@@ -72,13 +73,14 @@ class Rehearsal:
         """
         workspace = Workspace(self.folder.work / f"rehearsal.{run_id}-{number}-1")
         identity = identity_of(self.settings.author_name, self.settings.author_email)
-        git = GitRunner(workspace.git_home, self.settings.git_timeout_s, identity)
+        git = GitRunner(workspace.git_home, self.settings.git_timeout_s, identity, url=self.url)
         log = io.BytesIO()
         secrets = Secrets(of_environment(agent.secret_names))
         failure, reason, meter = None, None, MemoryMeter()
         diff, result = "", Result()
         try:
-            snapshot = RepositoryMirror(self.folder.mirrors, self.url, git).fetch(_BRANCH)
+            mirror = RepositoryMirror(self.folder.mirrors, git)
+            snapshot = mirror.fetch(_BRANCH)
             task = {
                 "run_id": run_id,
                 "turn": number,
@@ -90,11 +92,11 @@ class Rehearsal:
             }
             workspace.create()
             left_behind = invocation.preset_of(agent).left_behind
-            checkout = Checkout(workspace, git, self.url, snapshot, left_behind=left_behind)
+            checkout = Checkout(workspace, mirror, snapshot, left_behind=left_behind)
             checkout.fill(_BRANCH)
-            places = session_of(self.folder, run_id, agent), cache_of(self.folder, "rehearsal", agent)
+            places = kept_folders(self.folder, "rehearsal", run_id, agent)
             share = SharedDisk(self.settings.agent, 1).join(workspace.root)
-            objects = snapshot.git_dir / "objects"
+            objects = mirror.git_dir / "objects"
             command = AgentCommand(agent, workspace, objects, self.sandbox, share, task, *places, meter)
             try:
                 agent_process.run(command, log, secrets, check, unheard)
@@ -105,7 +107,7 @@ class Rehearsal:
             commit = checkout.commit("rehearsal")
             if commit is not None:
                 options = ("--root", "-p", "--no-ext-diff", "--no-textconv")
-                diff = git("diff-tree", *options, commit.sha, git_dir=checkout.git_dir)
+                diff = checkout.own_git("diff-tree", *options, commit.sha)
         finally:
             workspace.remove()
         return RehearsalResult(log.getvalue().decode("utf-8", "replace"), failure, result, diff, reason, meter.used)

@@ -212,18 +212,16 @@ class Retention:
 
         Only those that the service made, and to which only the service pushed.
         """
+        since, groups = self._branches_until - _AGAIN_MICROS, defaultdict[tuple[str, str], list[Run]](list)
         with self._database.read() as connection:
-            owners = organizations.all_of(connection)
-        for owner in owners:
-            groups: dict[str, list[Run]] = defaultdict(list)
-            with self._database.read() as connection:
-                for run in runs.on_own_branches(connection, owner.id, self._branches_until - _AGAIN_MICROS, before):
-                    groups[run.url].append(run)
-            for url, group in groups.items():
-                try:
-                    self._remove_branches_of(group)
-                except (GitCommandError, OSError) as error:
-                    _logger.warning("branches stay in %s: %s", without_login(url), error)
+            for owner in organizations.all_of(connection):
+                for run in runs.on_own_branches(connection, owner.id, since, before):
+                    groups[owner.id, run.url].append(run)
+        for (_, url), group in groups.items():
+            try:
+                self._remove_branches_of(group)
+            except (GitCommandError, OSError) as error:
+                _logger.warning("branches stay in %s: %s", without_login(url), error)
         self._branches_until = before
 
     def _remove_branches_of(self, group: list[Run]) -> None:
@@ -239,8 +237,9 @@ class Retention:
             git = GitRunner(Path(home), self._git_timeout_s, url=first.url, token_of=login)
             listed = git("ls-remote", "--", first.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
+            mirror = RepositoryMirror(self._folder.mirrors, git, part)
             for run in (run for run in group if run.branch in there):
-                snapshot = RepositoryMirror(self._folder.mirrors, run.url, git, part).fetch(run.branch)
+                snapshot = mirror.fetch(run.branch)
                 head = snapshot.branches.get(run.branch)
                 default = snapshot.default_branch
                 if head is None or default is None or repositories.is_protected(run.branch, default, patterns):
@@ -249,13 +248,13 @@ class Retention:
                     ours = runs.commits_on(connection, run)
                     in_use = runs.is_worked_on(connection, run.url, run.branch)
                 range_ = (f"--max-count={len(ours) + 1}", head, f"^{snapshot.branches[default]}", "--")
-                ahead = git("rev-list", *range_, git_dir=snapshot.git_dir).split()
+                ahead = mirror.git("rev-list", *range_).split()
                 if in_use or not ours.issuperset(ahead):
                     continue
                 ref = f"refs/heads/{run.branch}"
                 # The lease keeps the branch if a commit was pushed to it just now.
                 lease = f"--force-with-lease={ref}:{head}"
-                git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}", git_dir=snapshot.git_dir)
+                mirror.git("push", "--quiet", "--no-verify", lease, "--", run.url, f":{ref}")
                 _logger.info("removed the branch %s of %s from %s", run.branch, run.id, without_login(run.url))
 
     def _before(self, days: float) -> int:

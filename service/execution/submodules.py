@@ -9,7 +9,7 @@ from typing import Final
 
 from service.errors import ServiceError
 from service.execution.commits import LINK
-from service.execution.mirror import RepositoryMirror, borrow
+from service.execution.mirror import RepositoryMirror
 from service.git import GitCommandError, GitRunner
 from service.reference import location
 
@@ -23,11 +23,11 @@ class SubmoduleError(ServiceError):
     """A submodule is not fetched; the text says why."""
 
 
-def links(git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, str]]:
+def links(git: GitRunner, commit: str | None) -> list[tuple[str, str]]:
     """Return the submodules of a commit: the path and the commit of each."""
-    if commit is None or not git("ls-tree", commit, "--", ".gitmodules", git_dir=git_dir):
+    if commit is None or not git("ls-tree", commit, "--", ".gitmodules"):
         return []
-    entries = (entry.partition("\t") for entry in git("ls-tree", "-r", "-z", commit, git_dir=git_dir).split("\0"))
+    entries = (entry.partition("\t") for entry in git("ls-tree", "-r", "-z", commit).split("\0"))
     return [(path, entry.split()[2]) for entry, _, path in entries if entry.startswith(f"{LINK} commit ")]
 
 
@@ -35,53 +35,52 @@ def links(git: GitRunner, git_dir: Path, commit: str | None) -> list[tuple[str, 
 class Submodules:
     """The submodules of one turn's checkout."""
 
-    mirrors: Path
-    git: GitRunner
     may_use: Callable[[str], bool]
     """Whether a path on the repository's host lies in the groups that the organization may use."""
     note: Callable[[str], None]
-    filled: dict[str, Path] = field(default_factory=dict)
-    """Path in the checkout to the git-dir with which its submodule was checked out."""
+    filled: dict[str, GitRunner] = field(default_factory=dict)
+    """Path in the checkout to git in its submodule."""
 
-    def fill(self, git_dir: Path, commit: str, url: str, tree: Path, folder: Path, prefix: str = "") -> None:
-        """Check out the submodules of a commit, and theirs; `folder` gets their git-dirs.
+    def fill(self, parent: RepositoryMirror, commit: str, tree: Path, folder: Path, prefix: str = "") -> None:
+        """Check out the submodules of a commit in a repository, and theirs; `folder` gets their git-dirs.
 
         Raises:
             GitCommandError: The code host is down.
         """
         wanted = (f"--blob={commit}:.gitmodules", "--get-regexp", r"^submodule\..*\.(path|url)$")
         try:
-            listed = self.git("config", "-z", *wanted, git_dir=git_dir)
+            listed = parent.git("config", "-z", *wanted)
         except GitCommandError:
             listed = ""
         values = dict(entry.split("\n", 1) for entry in listed.split("\0") if "\n" in entry)
         paths = {name.removesuffix(".path"): path for name, path in values.items() if name.endswith(".path")}
         addresses = {path: values[f"{name}.url"] for name, path in paths.items() if f"{name}.url" in values}
-        for path, sha in links(self.git, git_dir, commit):
+        for path, sha in links(parent.git, commit):
             shown = f"{prefix}{path}"
             if len(self.filled) == _MAX_SUBMODULES:
                 self.note(f"the submodule {shown} is not fetched: a checkout has at most {_MAX_SUBMODULES}")
                 return
             try:
-                address = self._address(url, addresses.get(path))
-                mirror = RepositoryMirror(self.mirrors, address, self.git.at(address))
+                address = self._address(parent.git.url, addresses.get(path))
+                mirror = RepositoryMirror(parent.git_dir.parent, parent.git.at(address))
                 mirror.fetch_commit(sha)
                 place = folder / f"submodule-{len(self.filled)}.git"
-                borrow(place, mirror.git_dir, refs={"refs/heads/main": sha})
+                mirror.lend(place, refs={"refs/heads/main": sha})
                 if (tree / path).resolve() != tree.resolve() / path:
                     raise SubmoduleError("a link is in the way of its folder")  # noqa: TRY301 — the handler below notes it like every other error
                 (tree / path).mkdir(parents=True, exist_ok=True)
-                self.git("read-tree", "--reset", "-u", "HEAD", git_dir=place, work_tree=tree / path)
+                inside = mirror.git.inside(place, tree / path)
+                inside("read-tree", "--reset", "-u", "HEAD")
             except (SubmoduleError, GitCommandError) as error:
                 if isinstance(error, GitCommandError) and error.is_passing:
                     raise
                 self.note(f"the submodule {shown} is not fetched: {error}")
                 continue
-            self.filled[shown] = place
+            self.filled[shown] = inside
             with contextlib.suppress(GitCommandError):
-                self.git("grep", "--quiet", "-e", _POINTER, sha, "--", git_dir=mirror.git_dir)
+                mirror.git("grep", "--quiet", "-e", _POINTER, sha, "--")
                 self.note(f"the submodule {shown} has files in Git LFS: they stay pointers")
-            self.fill(mirror.git_dir, sha, address, tree / path, folder, f"{shown}/")
+            self.fill(mirror, sha, tree / path, folder, f"{shown}/")
 
     def changed(self, tree: Path) -> list[str]:
         """Return the submodules in which an agent changed files."""
@@ -89,20 +88,19 @@ class Submodules:
         status = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all")
         return [
             path
-            for path, git_dir in self.filled.items()
-            if (tree / path).resolve().is_relative_to(root / path)
-            and self.git(*status, git_dir=git_dir, work_tree=tree / path)
+            for path, git in self.filled.items()
+            if (tree / path).resolve().is_relative_to(root / path) and git(*status)
         ]
 
-    def _address(self, url: str, given: str | None) -> str:
+    def _address(self, url: str, address: str | None) -> str:
         """Return a submodule's address, in the form of the repository's, if agents may have it."""
         own = location(url)
-        if given is None or own is None or not own.host or "://" not in url:
-            raise SubmoduleError("its address is not in .gitmodules" if given is None else "it has no code host")
-        if given.startswith(("./", "../")):
-            path = posixpath.normpath(posixpath.join(own.path, given)).removesuffix(".git")
+        if address is None or own is None or not own.host or "://" not in url:
+            raise SubmoduleError("its address is not in .gitmodules" if address is None else "it has no code host")
+        if address.startswith(("./", "../")):
+            path = posixpath.normpath(posixpath.join(own.path, address)).removesuffix(".git")
         else:
-            there = location(given)
+            there = location(address)
             if there is None or there.host != own.host:
                 raise SubmoduleError(f"only those on {own.host} are")
             path = there.path

@@ -114,7 +114,7 @@ class TurnExecution:
             why = "workers died or ran out of resources, or the model was down; continue the run"
             return _failed_turn(turn, f"gave up after {_MAX_ATTEMPTS} attempts: {why}")
         key = (run_id, number)
-        workspace = Workspace(workspaces.path_of(f"{run_id}-{number}-{turn.attempt}"))
+        workspace = Workspace(self.folder.work / f"{workspaces.executor}.{run_id}-{number}-{turn.attempt}")
         # From here on, a deletion of the run waits for the end of this attempt.
         workspace.root.mkdir(mode=0o700, parents=True)
         diffs = {"diff": self.folder.turn_file(*key, "diff"), "run.diff": self.folder.turn_file(*key, "run.diff")}
@@ -155,7 +155,7 @@ class TurnExecution:
                 secrets=secrets,
                 at_work=at_work,
                 share=share,
-                api=ApiCommits(database, host, run.path, git) if host is not None and is_signing_host else None,
+                api=ApiCommits(database, host, run.path) if host is not None and is_signing_host else None,
                 recorder=self.recorder,
                 folder=self.folder,
                 settings=self.settings,

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import IO, Any, Final, Literal, TypedDict
 
 import sqlalchemy as sa
@@ -18,7 +17,7 @@ from service.errors import ServiceError
 from service.execution import agent as agent_process
 from service.execution import artifacts, commits
 from service.execution.checkout import Checkout
-from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, cache_of, session_of
+from service.execution.command import AgentCommand, AgentFailedError, StoppedAgentError, kept_folders
 from service.execution.commits import TurnChange, TurnCommit
 from service.execution.disk import DiskShare
 from service.execution.large_files import LargeFiles
@@ -133,28 +132,28 @@ class Attempt:
             host = hosts.at(connection, run.organization_id, run.platform, run.url) if setup.submodules else None
             default = repositories.default_branch(connection, run.url)
             pack = turn_files.content(connection, self.at_work.key, turn_files.COMMIT)
-        self._mirror = RepositoryMirror(self.folder.mirrors, run.url, git, setup.part)
+        self._mirror = RepositoryMirror(self.folder.mirrors, git, setup.part)
         snapshot = self._fetch()
         left_behind = invocation.preset_of(self.agent).left_behind
-        self._checkout = checkout = Checkout(workspace, git, run.url, snapshot, setup.part, left_behind, self.note)
+        self._checkout = checkout = Checkout(workspace, self._mirror, snapshot, left_behind, self.note)
         if snapshot.default_branch not in {None, default}:
             # Only the fetch has shown which branch is the default one.
             self.recorder.write(repositories.note_default_branch, run.url, str(snapshot.default_branch))
-        done = self._own_commit() if not run.head_ref else None
+        head = snapshot.branches.get(run.branch)
+        done = None if run.head_ref else commits.own_commit(self._mirror.git, head, self.trailer)
         if done is not None:
             self.note(f"an earlier attempt has already pushed {done[0]}")
-            return self._completed(done[0], done[1], self._read(snapshot.git_dir, done[0])[1])
+            return self._completed(done[0], done[1], self._read(self._mirror.git, done[0])[1])
         self._check_branch(None if configured is None else configured.protected)
         if setup.lfs:
-            checkout.large_files = LargeFiles(git, run.url, snapshot.git_dir)
+            checkout.large_files = LargeFiles(self._mirror)
         if setup.submodules:
             may_use = (lambda _: True) if host is None else host.owns
-            checkout.submodules = Submodules(self.folder.mirrors, git, may_use, self.note)
+            checkout.submodules = Submodules(may_use, self.note)
         if pack is not None and self.turn.pushing_sha is not None:
             self.note("the agent is done: only its commit is still to be pushed")
             checkout.unpack(pack)
-            return self._deliver(*self._read(checkout.git_dir, self.turn.pushing_sha), self.turn.summary)
-        head = snapshot.branches.get(run.branch)
+            return self._deliver(*self._read(checkout.own_git, self.turn.pushing_sha), self.turn.summary)
         self._check_webhook_commit(head)
         workspace.create()
         with self.tracer.step("check out"):
@@ -303,8 +302,7 @@ class Attempt:
             self.sandbox,
             self.share,
             task,
-            session_of(folder, run.id, agent),
-            cache_of(folder, run.organization_id, agent),
+            *kept_folders(folder, run.organization_id, run.id, agent),
             meter,
             self._setup,
         )
@@ -419,16 +417,18 @@ class Attempt:
             commit = checkout.commit(message, self._message if options.commits == "keep" else None)
             if commit is None:
                 return None
-            size = commits.content_bytes(self.git, checkout.git_dir, commit.files)
+            size = commits.content_bytes(checkout.own_git, commit.files)
             if (large := commits.oversize(options.change, size)) is not None:
                 raise AgentFailedError(large)
             pieces: Iterator[bytes] = trees.contents(self.workspace.tree, commit.files.names)
             if not commit.is_plain:
-                pieces = chain(pieces, (checkout.stored(commit.files.new),))
+                wanted = "".join(f"{blob}\n" for blob in commit.files.new if blob.strip("0"))
+                stored = checkout.own_git.feed(wanted, "cat-file", "--batch")
+                pieces = chain(pieces, (stored.encode("utf-8", "surrogateescape"),))
             if name := self.secrets.named_in(pieces):
                 text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
                 raise AgentFailedError(text)
-            self._committed = commit, self._write_patches(checkout.git_dir, commit)
+            self._committed = commit, self._write_patches(checkout.own_git, commit)
         return self._committed
 
     def _store(self, kind: str, content: bytes) -> None:
@@ -438,23 +438,15 @@ class Attempt:
         message = commits.commit_message(own, self.agent.name, self.turn.own_instructions, self.trailer)
         return self.secrets.mask(message)
 
-    def _own_commit(self) -> tuple[str, str] | None:
-        snapshot = self._checkout.snapshot
-        head = snapshot.branches.get(self.run.branch)
-        return None if head is None else commits.own_commit(self.git, snapshot.git_dir, head, self.trailer)
-
-    def _read(self, git_dir: Path, sha: str) -> tuple[TurnCommit, TurnChange]:
+    def _read(self, git: GitRunner, sha: str) -> tuple[TurnCommit, TurnChange]:
         """Read a commit of this turn, and write its patches."""
         self._mirror.fill(self._checkout.snapshot, self.run.branch, (sha, f"{sha}^"))
-        commit = commits.commit_of(self.git, git_dir, sha, self.trailer)
-        return commit, self._write_patches(git_dir, commit)
+        commit = commits.commit_of(git, sha, self.trailer)
+        return commit, self._write_patches(git, commit)
 
-    def _write_patches(self, git_dir: Path, commit: TurnCommit) -> TurnChange:
-        files = self.at_work.diffs
+    def _write_patches(self, git: GitRunner, commit: TurnCommit) -> TurnChange:
         default = self._checkout.snapshot.default
-        return commits.write_patches(
-            self.git, git_dir, commit, default, self.secrets.mask, files["diff"], files["run.diff"]
-        )
+        return commits.write_patches(git, commit, default, self.secrets.mask, self.at_work.diffs)
 
     def _deliver(self, commit: TurnCommit, change: TurnChange, summary: str | None) -> TurnOutcome:
         """Push a commit; if others pushed to the branch in the meantime, on top of theirs."""
@@ -462,8 +454,8 @@ class Attempt:
         for _ in range(_MAX_PUSHES):
             head = checkout.snapshot.branches.get(branch)
             if head is not None and head != commit.base:
-                commit = commits.moved(self.git, checkout.git_dir, commit, head, branch)
-                change = self._write_patches(checkout.git_dir, commit)
+                commit = commits.moved(checkout.own_git, commit, head, branch)
+                change = self._write_patches(checkout.own_git, commit)
                 self._committed = commit, change
                 self.note(f"{branch} has moved to {head}: the change is put on top of it")
             self._undelivered = commit.sha, summary
@@ -473,11 +465,11 @@ class Attempt:
             try:
                 with self.tracer.step("push"):
                     if checkout.large_files is not None:
-                        checkout.large_files.upload(checkout.git_dir, commit.files.blobs)
+                        checkout.large_files.upload(checkout.own_git, commit.files.blobs)
                     if self.api is None:
                         checkout.push(branch, sha, head)
                     else:
-                        sha = self.api.make(checkout.git_dir, sha, checkout.snapshot.branches.values())
+                        sha = self.api.make(checkout.own_git, sha, checkout.snapshot.branches.values())
                         self.recorder.write_for(turns.begin_push, self.turn, sha)
                         self.api.publish(branch, sha, head)
                 break
@@ -492,9 +484,9 @@ class Attempt:
             except GitCommandError as again:
                 raise (again if again.is_passing else refused) from again
             # The push may have landed without its answer, or a killed attempt's push may have arrived since the fetch.
-            if (done := self._own_commit()) is not None:
-                return self._completed(done[0], summary, self._read(checkout.snapshot.git_dir, done[0])[1])
             now_at = checkout.snapshot.branches.get(branch)
+            if (done := commits.own_commit(self._mirror.git, now_at, self.trailer)) is not None:
+                return self._completed(done[0], summary, self._read(self._mirror.git, done[0])[1])
             if now_at == head:
                 raise refused
             if now_at is None:

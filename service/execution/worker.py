@@ -85,8 +85,8 @@ class TurnWorker:
         self._gone = threading.Event()
         """The event after which this worker stops its heartbeat."""
         self._threads = [
-            threading.Thread(target=self._repeat, args=given, name=name, daemon=True)
-            for name, given in (
+            threading.Thread(target=self._repeat, args=arguments, name=name, daemon=True)
+            for name, arguments in (
                 ("dispatch", (self._dispatch, self._woken, settings.look_s, self._ended)),
                 ("heartbeat", (self._heartbeat, self._gone, _ROUND_S, self._gone)),
             )

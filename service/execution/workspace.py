@@ -92,16 +92,12 @@ class Workspace:
 
     def remove(self) -> None:
         """Delete the workspace if it was created, including folders that the agent locked."""
-        _remove(self.root)
-
-
-def _remove(path: Path) -> None:
-    if not trees.remove(path):
-        _logger.warning("%s cannot be removed; remove it by hand", path)
+        if not trees.remove(self.root):
+            _logger.warning("%s cannot be removed; remove it by hand", self.root)
 
 
 class Workspaces:
-    """The workspaces of one worker process, which holds a lock for as long as it lives."""
+    """The workspaces, named `EXECUTOR.ATTEMPT`, of one worker process, which holds a lock for as long as it lives."""
 
     def __init__(self, folder: DataFolder, executor: str) -> None:
         self._work = folder.work
@@ -116,10 +112,6 @@ class Workspaces:
                     break
             # Another worker mistook the new lock file for a dead worker's and removed it.
             self._lock.close()
-
-    def path_of(self, turn: str) -> Path:
-        """Return where the workspace of an attempt goes; it does not exist yet."""
-        return self._work / f"{self.executor}.{turn}"
 
     def close(self) -> None:
         (self._locks / self.executor).unlink(missing_ok=True)
@@ -156,7 +148,7 @@ class Workspaces:
     def _clear(self, prefix: str) -> None:
         self._kill(prefix)
         for left in self._work.glob(f"{prefix}*"):
-            _remove(left)
+            Workspace(left).remove()
 
 
 def attempts_at_work(folder: DataFolder) -> list[str]:

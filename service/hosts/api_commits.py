@@ -7,7 +7,6 @@ import base64
 import re
 from collections.abc import Iterable
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -36,20 +35,19 @@ _FIXES: Final = {
 class ApiCommits:
     """The Git database of one repository at GitHub; a `GitCommandError` says why it makes no commit."""
 
-    def __init__(self, database: Database, host: Host, path: str, git: GitRunner) -> None:
+    def __init__(self, database: Database, host: Host, path: str) -> None:
         self._database = database
         self._host = host
         self._base = f"{(host.api_url or '').rstrip('/')}/repos/{quote(path)}/git"
-        self._git = git
 
-    def make(self, git_dir: Path, sha: str, known: Iterable[str]) -> str:
+    def make(self, git: GitRunner, sha: str, known: Iterable[str]) -> str:
         """Make a commit there, with those below it that the repository lacks; return its new id."""
         order = ("--topo-order", "--reverse", "--parents")
-        missing = self._git("rev-list", *order, sha, *(f"^{other}" for other in known), "--", git_dir=git_dir)
+        missing = git("rev-list", *order, sha, *(f"^{other}" for other in known), "--")
         made: dict[str, str] = {}
         for own, *parents in (line.split() for line in missing.splitlines()):
-            tree = self._tree(git_dir, own, next(iter(parents), None))
-            message = self._git("log", "--max-count=1", "--format=%B", own, "--", git_dir=git_dir)
+            tree = self._tree(git, own, next(iter(parents), None))
+            message = git("log", "--max-count=1", "--format=%B", own, "--")
             fields = {"message": message, "tree": tree, "parents": [made.get(parent, parent) for parent in parents]}
             answer = self._ask("POST", "/commits", fields)
             verification = answer.get("verification") or {}
@@ -66,13 +64,13 @@ class ApiCommits:
         else:
             self._ask("PATCH", f"/refs/heads/{quote(branch)}", {"sha": sha, "force": False})
 
-    def _tree(self, git_dir: Path, sha: str, base: str | None) -> str:
-        tree = self._git("rev-parse", f"{sha}^{{tree}}", git_dir=git_dir)
-        below = None if base is None else self._git("rev-parse", f"{base}^{{tree}}", git_dir=git_dir)
+    def _tree(self, git: GitRunner, sha: str, base: str | None) -> str:
+        tree = git("rev-parse", f"{sha}^{{tree}}")
+        below = None if base is None else git("rev-parse", f"{base}^{{tree}}")
         if tree == below:
             return tree
         compared = ("diff-tree", "-r", "-z", "--raw", "--no-renames", "--ignore-submodules=none", "--root")
-        raw = self._git(*compared, "--no-commit-id", *([base, sha] if base else [sha]), git_dir=git_dir).split("\0")
+        raw = git(*compared, "--no-commit-id", *([base, sha] if base else [sha])).split("\0")
         left, entries = _MAX_INLINE, []
         for entry, path in zip(raw[:-1:2], raw[1::2], strict=True):
             _, mode, _, blob, _ = entry.split()
@@ -84,7 +82,7 @@ class ApiCommits:
             elif mode == "160000":
                 fields["sha"] = blob
             else:
-                text = self._git.feed(None, "cat-file", "blob", blob, git_dir=git_dir)
+                text = git.feed(None, "cat-file", "blob", blob)
                 data = text.encode("utf-8", "surrogateescape")
                 if text.isascii() and "\0" not in text and len(data) <= min(_INLINE, left):
                     left -= len(data)

@@ -176,7 +176,7 @@ class Checkout:
         """Compare with the commit where the branch left the default branch, or count the whole tree as changed."""
         self.root = root
         git_dir = {"GIT_DIR": os.environ["GIT_DIR"]} if "GIT_DIR" in os.environ else {}
-        self._git = GitRunner(root, 120.0, _OFFLINE | git_dir)
+        self._git = GitRunner(root, 120.0, _OFFLINE | git_dir).inside(None, root)
         self.head = self._ask("rev-parse", "HEAD^{commit}").strip()
         self.sizes: dict[str, int] = {}
         """The size of each regular file, by path; links and submodules are left out."""
@@ -225,7 +225,7 @@ class Checkout:
     def _ask(self, *arguments: str) -> str:
         # Each missing content would start a process that cannot fetch it.
         offline = ("-c", "remote.not-fetched.promisor=false")
-        return self._git.feed("", *offline, *arguments, work_tree=self.root)
+        return self._git.feed("", *offline, *arguments)
 
 
 class Review:

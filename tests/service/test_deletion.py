@@ -231,7 +231,7 @@ def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database,
     """The run's log and workspace stay until the worker is gone."""
     _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/api.git")
     alive = Workspaces(folder, "alive")
-    alive.path_of(f"{run_id}-1-1").mkdir()
+    (folder.work / f"alive.{run_id}-1-1").mkdir()
     with database.write() as connection:
         deletions.delete_runs(connection, [run_id], now_micros())
     held = complete_deletions(database, folder, now_micros)

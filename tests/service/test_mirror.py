@@ -26,7 +26,7 @@ def repository(tmp_path: Path) -> Path:
 @pytest.fixture
 def mirror(tmp_path: Path, repository: Path) -> RepositoryMirror:
     (tmp_path / "mirrors").mkdir()
-    return RepositoryMirror(tmp_path / "mirrors", str(repository), GitRunner(tmp_path, timeout_s=300))
+    return RepositoryMirror(tmp_path / "mirrors", GitRunner(tmp_path, timeout_s=300, url=str(repository)))
 
 
 def move(repository: Path, branch: str, onto: str) -> str:
@@ -96,7 +96,7 @@ def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: P
     """No part of an address becomes an option or a program."""
     for url in ("--upload-pack=touch sprung", "ext::sh -c touch% sprung", "/nowhere"):
         with pytest.raises(GitCommandError):
-            RepositoryMirror(tmp_path, url, GitRunner(tmp_path, timeout_s=300)).fetch("main")
+            RepositoryMirror(tmp_path, GitRunner(tmp_path, timeout_s=300, url=url)).fetch("main")
     assert not list(tmp_path.rglob("sprung"))
 
 
@@ -267,7 +267,7 @@ def test_a_merge_with_what_others_pushed_has_what_it_reads(
     """Three versions of a moved and changed file are fetched, even outside the part, and over joined packs."""
     monkeypatch.setattr("service.execution.mirror._MAX_PACKS", 1)
     (folder := tmp_path / "mirrors").mkdir()
-    mirror = RepositoryMirror(folder, hosted.url, GitRunner(folder, 300), ("api",))
+    mirror = RepositoryMirror(folder, GitRunner(folder, 300, url=hosted.url), ("api",))
     base = mirror.fetch("main").default
     push(hosted.bare, "main", {"web/w.txt": "theirs\n"})
     mirror.fill(mirror.fetch("main"), "main", [base])
@@ -280,12 +280,12 @@ def test_a_merge_with_what_others_pushed_has_what_it_reads(
 
 def test_a_partial_checkout_is_whole_and_its_history_without_contents(tmp_path: Path, hosted: Hosted) -> None:
     """Without paths all files are there; git names missing objects, and does not fetch them from the host."""
-    run, workspace = GitRunner(tmp_path, 300), Workspace(tmp_path / "work")
-    mirror = RepositoryMirror(tmp_path, hosted.url, run, ())
+    run, workspace = GitRunner(tmp_path, 300, url=hosted.url), Workspace(tmp_path / "work")
+    mirror = RepositoryMirror(tmp_path, run, ())
     mirror.fill(snapshot := mirror.fetch("main"), "main")
     workspace.tree.mkdir(parents=True)
-    Checkout(workspace, run, hosted.url, snapshot, part=()).fill("main")
+    Checkout(workspace, mirror, snapshot).fill("main")
 
     assert {name: (workspace.tree / name).read_text() for name in FILES} == FILES | {"old.txt": "second\n"}
     with pytest.raises(GitCommandError, match=r"contents of earlier versions and of files outside .* are not fetched"):
-        run("log", "-p", git_dir=workspace.history)
+        run.inside(workspace.history)("log", "-p")

@@ -333,20 +333,20 @@ SCISSORS = "# ------------------------ >8 ------------------------"
 
 def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path) -> None:
     """The mark names the turn that made the commit, and no other."""
-    git, git_dir = GitRunner(tmp_path, 30, IDENTITY), tmp_path / "r"
-    git("init", "--quiet", "--bare", str(git_dir))
+    GitRunner(tmp_path, 30)("init", "--quiet", "--bare", str(tmp_path / "r"))
+    git = GitRunner(tmp_path, 30, IDENTITY).inside(tmp_path / "r")
 
     def message(given: str | None) -> str:
         return commit_message(given, "mine", "Fix it", "run_1 turn 1")
 
-    tree = git.feed("", "mktree", git_dir=git_dir).strip()
+    tree = git.feed("", "mktree").strip()
     for given in (
         None,
         "Fix it\n\nRunwarden-Run: run_1 turn 2",
         f"Fix it\n\nRunwarden-Run : run_1 turn 2\n{SCISSORS}\nmore",
         f"Fix it\n\n runwarden-run\t: run_1 turn 2\n\n{SCISSORS}\n\n\n",
     ):
-        commit = git.feed(message(given), "commit-tree", tree, "-F", "-", git_dir=git_dir).strip()
-        found = [(own_commit(git, git_dir, commit, f"run_1 turn {number}") or ("",))[0] for number in (1, 2)]
+        commit = git.feed(message(given), "commit-tree", tree, "-F", "-").strip()
+        found = [(own_commit(git, commit, f"run_1 turn {number}") or ("",))[0] for number in (1, 2)]
         assert found == [commit, ""], given
     assert message("Fix #5").startswith("Fix, see #5\n")

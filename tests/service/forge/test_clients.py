@@ -107,20 +107,20 @@ def test_a_change_beyond_its_limits_is_not_pushed() -> None:
 
 def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -> None:
     """Added, changed and removed files are counted before they are read, and submodules are not."""
-    git, git_dir = GitRunner(tmp_path, 30, IDENTITY), tmp_path / "r"
-    git("init", "--quiet", "--bare", str(git_dir))
+    GitRunner(tmp_path, 30)("init", "--quiet", "--bare", str(tmp_path / "r"))
+    git = GitRunner(tmp_path, 30, IDENTITY).inside(tmp_path / "r")
 
     def commit(**files: str) -> str:
-        blobs = {key: git.feed(text, "hash-object", "-w", "--stdin", git_dir=git_dir) for key, text in files.items()}
+        blobs = {key: git.feed(text, "hash-object", "-w", "--stdin") for key, text in files.items()}
         entries = [f"100644 blob {blob.strip()}\t{name}\n" for name, blob in blobs.items()]
         entries.append(f"160000 commit {'a' * 40}\tsub{len(files)}\n")
-        tree = git.feed("".join(entries), "mktree", "--missing", git_dir=git_dir).strip()
-        return git.feed("x", "commit-tree", tree, "-F", "-", git_dir=git_dir).strip()
+        tree = git.feed("".join(entries), "mktree", "--missing").strip()
+        return git.feed("x", "commit-tree", tree, "-F", "-").strip()
 
     before, after = commit(kept="1" * 500, changed="2" * 30, gone="3" * 4), commit(kept="1" * 500, changed="4" * 200)
-    touched = [changed_between(git, git_dir, base, after) for base in (before, None, after)]
+    touched = [changed_between(git, base, after) for base in (before, None, after)]
 
-    assert [content_bytes(git, git_dir, one) for one in touched] == [234, 700, 0]
+    assert [content_bytes(git, one) for one in touched] == [234, 700, 0]
     assert oversize(ChangeLimits(), 256 << 20) is None
     assert "(four times change.bytes)" in (oversize(ChangeLimits(), (256 << 20) + 1) or "")
     assert oversize(ChangeLimits(bytes=1 << 30), 4 << 30) is None
