@@ -228,7 +228,7 @@ def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment, tm
     limits = resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, (3, limits[1]))
     (tmp_path / "gate").touch()
-    eventually(lambda: "is put back" in worker.log, "the worker puts it back", saw=lambda: worker.log)
+    eventually(lambda: "is returned to the queue" in worker.log, "the worker puts it back", saw=lambda: worker.log)
     resource.prlimit(worker.process.pid, resource.RLIMIT_NOFILE, limits)
 
     assert client.ended(run_id)["status"] == "completed"

@@ -180,7 +180,8 @@ def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(
 
     ballast = small_disk / "ballast"
     fill(ballast)
-    eventually(lambda: f"{run_id} turn 1 is put back" in service.log, "it is put back", saw=lambda: service.log)
+    put_back = f"{run_id} turn 1 is returned to the queue"
+    eventually(lambda: put_back in service.log, "the turn is put back", saw=lambda: service.log)
 
     def is_refused() -> bool:
         # Fill it repeatedly, since whatever finishes frees space.
