@@ -102,7 +102,7 @@ async def desk(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[
         (StartAgent("nightly", "acme/api"), EXECUTION, "exe_1"),
     ],
 )
-async def test_a_success_is_confirmed_with_what_it_made(
+async def test_a_confirmed_write_has_its_id_in_ledger_and_cache(
     desk: Desk, request_: WriteRequest, answer: dict[str, object], result_id: str
 ) -> None:
     """The ledger has the id and the answer, and the cache has the run before any poll has seen it."""
@@ -117,7 +117,7 @@ async def test_a_success_is_confirmed_with_what_it_made(
 
 
 @pytest.mark.parametrize("status", [400, 401, 429])
-async def test_a_refusal_is_rejected_with_the_services_words(desk: Desk, status: int) -> None:
+async def test_a_4xx_is_rejected_and_frees_email_and_key(desk: Desk, status: int) -> None:
     """A 4xx means that nothing was done, so the email and the key may be used again.
 
     After a lost request they may not.
@@ -145,7 +145,7 @@ UNCERTAIN = [
 
 
 @pytest.mark.parametrize("step", UNCERTAIN)
-async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond | Drop | Raw) -> None:
+async def test_an_unknown_outcome_blocks_a_second_attempt_for_its_email(desk: Desk, step: Respond | Drop | Raw) -> None:
     """After an unknown outcome, a second attempt for the same email is refused, and the error names the way out."""
     desk.server.script(step)
     action = await desk.actions().submit(ADA)
@@ -168,7 +168,7 @@ async def test_doubt_is_unknown_and_blocks_the_email(desk: Desk, step: Respond |
 
 
 @pytest.mark.parametrize("request_", [CancelRun("run_1"), SayToRun("run_1", "Stop."), ResendInvitation("inv_1")])
-async def test_a_service_without_an_extension_rejects_its_writes_but_a_501_is_unknown(
+async def test_a_404_of_an_extension_is_rejected_but_a_gateways_501_is_unknown(
     desk: Desk, request_: WriteRequest
 ) -> None:
     """A message that a gateway answers with 501 may have arrived, so it is not sent again under its key."""
@@ -220,7 +220,7 @@ async def test_the_same_key_sends_once(desk: Desk) -> None:
     assert len(desk.server.requests) == 1
 
 
-async def test_a_second_organization_for_an_address_needs_a_knowing_yes(desk: Desk) -> None:
+async def test_a_second_organization_for_an_email_needs_again(desk: Desk) -> None:
     """A second organization for an address is only created with `again`, one after the other or eight at once."""
     desk.server.otherwise = lambda _: Respond(201, ORGANIZATION)
     done = await asyncio.gather(*(desk.actions().submit(ADA) for _ in range(8)), return_exceptions=True)
@@ -235,7 +235,7 @@ async def test_a_second_organization_for_an_address_needs_a_knowing_yes(desk: De
     assert len(desk.server.requests) == 2
 
 
-async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:
+async def test_invalid_and_read_only_writes_are_not_recorded(desk: Desk) -> None:
     """Invalid writes and writes of a read-only profile are not recorded in the ledger."""
     with pytest.raises(InvalidRequestError, match="email"):
         await desk.actions().submit(CreateOrganization("nobody"))
@@ -246,7 +246,7 @@ async def test_invalid_and_read_only_leave_no_trace(desk: Desk) -> None:
     assert await desk.ledger.actions() == ()
 
 
-async def test_closing_breaks_off_what_is_on_its_way_and_writes_it_down(desk: Desk) -> None:
+async def test_closing_interrupts_writes_and_records_their_outcome(desk: Desk) -> None:
     """Closing interrupts writes under way and records their outcome, so that the next start has nothing to guess."""
     desk.server.script(Hang())
     actions = desk.actions()
@@ -274,7 +274,7 @@ ECHOES = {
 
 @pytest.mark.parametrize("desk", [TOKEN], indirect=True)
 @pytest.mark.parametrize("status", [201, 400, 500, 302])
-async def test_an_answer_that_echoes_the_token_leaves_it_nowhere(desk: Desk, status: int) -> None:
+async def test_an_echoed_token_is_stored_and_shown_nowhere(desk: Desk, status: int) -> None:
     """An echoed token is in no ledger row, audit entry, message, event or result."""
     echo = ", ".join(f'"{name}": "{text}"' for name, text in ECHOES.items())
     answer = {**RUN, "message": f"{TOKEN} is bad", "error_code": TOKEN}
@@ -301,7 +301,7 @@ async def locking(database: Ledger | Cache, busy_ms: int = 10) -> AsyncIterator[
 
 
 @pytest.mark.parametrize("step", [Respond(201, RUN), Respond(400, {"message": "no"}), Drop()])
-async def test_a_ledger_that_cannot_record_the_answer_leaves_it_unknown(
+async def test_a_write_is_unknown_if_the_ledger_cannot_record_its_answer(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, step: Respond | Drop
 ) -> None:
     """If the ledger stays locked, the error reports what the service answered and the row is left unfinished.
@@ -359,7 +359,7 @@ async def test_a_ledger_locked_before_the_first_byte_sends_nothing(
 
 
 @pytest.mark.parametrize("fault", ["locked", "full", "closed", "listener"])
-async def test_what_fails_after_the_ledgers_word_is_a_warning(desk: Desk, fault: str) -> None:
+async def test_a_failure_after_the_ledgers_commit_is_a_warning(desk: Desk, fault: str) -> None:
     """A cache that cannot be written or a listener that raises only adds a warning to a confirmed write."""
     desk.server.script(Respond(201, {**RUN, "more": "x" * 500_000}))
     actions = desk.actions()
@@ -409,7 +409,9 @@ def told(*turns: dict[str, Any]) -> Respond:
         (Drop(), None),
     ],
 )
-async def test_an_unknown_cancellation_is_settled_by_the_turn(desk: Desk, answer: Step, resolution: str | None) -> None:
+async def test_an_unknown_cancellation_is_resolved_by_the_turn_active_at_sending(
+    desk: Desk, answer: Step, resolution: str | None
+) -> None:
     """The turn that was active at sending decides.
 
     While the service does not report it, polls ask less and less often.
@@ -432,7 +434,7 @@ async def test_an_unknown_cancellation_is_settled_by_the_turn(desk: Desk, answer
     assert len(desk.server.requests) - asked <= (1 if resolution else 15)
 
 
-async def test_a_search_for_a_run_keeps_no_cancellation_waiting(desk: Desk) -> None:
+async def test_unknown_cancellations_are_checked_before_other_searches(desk: Desk) -> None:
     """Runs with unknown cancellations are checked first, even while a newer write is searched for."""
     actions = desk.actions()
     desk.server.script(Drop(), Drop())
@@ -449,7 +451,7 @@ async def test_a_search_for_a_run_keeps_no_cancellation_waiting(desk: Desk) -> N
     assert paths[1].endswith("/external/runs")
 
 
-async def test_an_invitation_is_known_by_its_own_id_alone(desk: Desk) -> None:
+async def test_an_invitation_may_be_sent_again_several_times(desk: Desk) -> None:
     """It may be sent again several times: an earlier write with the same result raises no doubt."""
     actions = desk.actions()
     desk.server.script(Respond(200, {"invitation_id": "inv_1"}), Drop())
@@ -483,13 +485,13 @@ async def test_an_invitation_is_known_by_its_own_id_alone(desk: Desk) -> None:
         (ResendInvitation(".."), "invitation_id"),
     ],
 )
-def test_a_faulty_field_is_named(request_: WriteRequest, field: str) -> None:
+def test_each_fault_is_reported_at_its_field(request_: WriteRequest, field: str) -> None:
     """Each fault is reported at its field, so that a form can show it there."""
     assert [problem.field for problem in problems(request_)] == [field]
 
 
 @given(st.text(st.sampled_from("ab/.-@{}~^:?*[\\ \x7f"), min_size=1, max_size=8))
-def test_branches_that_we_let_through_are_branches_to_git(name: str) -> None:
+def test_every_accepted_branch_name_is_valid_for_git(name: str) -> None:
     """Every branch name that validation accepts is also accepted by `git check-ref-format --branch`."""
     if branch_problem(name) is None:
         done = subprocess.run(["git", "check-ref-format", "--branch", name], check=False, capture_output=True)

@@ -420,7 +420,7 @@ async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Action
 @pytest.mark.parametrize(
     "size", [100, pytest.param(100_000, marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)])]
 )
-async def test_thousands_of_faults_leave_three_accounts_that_agree(
+async def test_peer_ledger_and_commands_agree_despite_thousands_of_faults(
     tmp_path: Path, trusted: SSLContext, size: int
 ) -> None:
     """The peer, the ledger and the commands agree on every write, whatever faults occur."""
@@ -467,7 +467,7 @@ def three(rng: random.Random, given: dict[str, str], marks: list[str], round_: i
 
 
 @pytest.mark.parametrize("size", [8, pytest.param(5_000, marks=[pytest.mark.campaign, pytest.mark.timeout(14_400)])])
-async def test_commands_killed_at_any_statement_leave_three_accounts_that_agree(tmp_path: Path, size: int) -> None:
+async def test_peer_ledger_and_commands_agree_when_commands_are_killed(tmp_path: Path, size: int) -> None:
     """Three commands share one ledger; some are killed at their n-th SQL statement, some after a while, some not."""
     peer, marks, kills = FaultyPeer(rng := seeded(size), PLAYED, unread=0.05), count(), 0
     accounts = Accounts(peer)

@@ -57,7 +57,7 @@ async def looked(engine: Engine, times: int = 2) -> None:
 
 
 @pytest.mark.parametrize("by", ["me", "somebody else"])
-async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, by: str) -> None:
+async def test_a_continuation_is_dropped_when_its_run_is_cancelled(peer: Lab, engine: Engine, by: str) -> None:
     """A cancelled run's continuation is not sent, since it would restart the run; the journal gives the reason."""
     waiting = await engine.follow_ups.wait(GO_ON)
     assert await engine.follow_ups.waiting(["run_1", "run_2"]) == (waiting,)
@@ -73,7 +73,7 @@ async def test_it_goes_with_a_run_that_is_cancelled(peer: Lab, engine: Engine, b
     assert not any(json.loads(body or "{}").get("instructions") for body in peer.posts)
 
 
-async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path) -> None:
+async def test_a_continuation_is_sent_once_after_the_run_ends(peer: Lab, tmp_path: Path) -> None:
     """Another process may send it after a restart, unless it is read-only. The recorded actor is the one who asked."""
     desk = Desk(peer, tmp_path)
     async with desk.engine() as engine:
@@ -98,7 +98,7 @@ async def test_it_is_sent_once_when_the_run_has_ended(peer: Lab, tmp_path: Path)
     assert (action.state, action.actor) == ("confirmed", waiting.occurrence.facts["actor"])
 
 
-async def test_the_same_one_waits_once(peer: Lab, tmp_path: Path) -> None:
+async def test_the_same_continuation_waits_once(peer: Lab, tmp_path: Path) -> None:
     """The same continuation waits once, even if several processes add it at the same moment.
 
     Different ones all wait.
@@ -116,7 +116,7 @@ async def test_the_same_one_waits_once(peer: Lab, tmp_path: Path) -> None:
     assert asked == [asked[0]] * 8
 
 
-async def test_a_key_that_sent_something_else_ends_it(engine: Engine, peer: Lab) -> None:
+async def test_a_continuation_is_dropped_if_its_key_was_used(engine: Engine, peer: Lab) -> None:
     """If its key was used for another request, it is not sent and the journal says so.
 
     For the same request, it was sent.
@@ -133,7 +133,7 @@ async def test_a_key_that_sent_something_else_ends_it(engine: Engine, peer: Lab)
     assert len(peer.posts) == 1
 
 
-async def test_one_that_another_version_wrote_is_given_up(engine: Engine, peer: Lab) -> None:
+async def test_an_unreadable_continuation_is_dropped(engine: Engine, peer: Lab) -> None:
     """A continuation that this version cannot read is dropped without sending anything."""
     waiting = [await engine.follow_ups.wait(replace(GO_ON, instructions=f"{number}")) for number in range(4)]
     texts = ("[]", "{", '{"path": "/external/runs", "body": {}}', None)
@@ -147,7 +147,7 @@ async def test_one_that_another_version_wrote_is_given_up(engine: Engine, peer: 
     assert peer.posts == []
 
 
-async def test_a_fault_while_it_is_sent_does_not_end_it(engine: Engine, peer: Lab) -> None:
+async def test_a_passing_fault_does_not_drop_a_continuation(engine: Engine, peer: Lab) -> None:
     """A passing fault does not drop the continuation.
 
     The ledger says whether it was sent, and the next poll sends it.
@@ -171,7 +171,7 @@ async def test_a_fault_while_it_is_sent_does_not_end_it(engine: Engine, peer: La
     assert (len(peer.posts), (await became(engine, waiting))[0]) == (1, "done")
 
 
-async def test_what_could_not_be_sent_does_not_wait(engine: Engine) -> None:
+async def test_an_invalid_continuation_is_refused_at_once(engine: Engine) -> None:
     """A continuation without words, or in a read-only profile, is refused at once."""
     reading = replace(engine.actions, read_only=True)
     for actions, request, refusal in (
@@ -185,7 +185,7 @@ async def test_what_could_not_be_sent_does_not_wait(engine: Engine) -> None:
     assert await engine.follow_ups.unsent() == ()
 
 
-async def test_a_cancelled_one_is_not_sent(engine: Engine, peer: Lab) -> None:
+async def test_a_cancelled_continuation_is_not_sent(engine: Engine, peer: Lab) -> None:
     """The journal names who cancelled it, and cancelling it again finds nothing."""
     waiting = await engine.follow_ups.wait(GO_ON)
     cancelled = [await engine.follow_ups.cancel(waiting.decision_id) for _ in range(2)]
@@ -206,7 +206,7 @@ async def test_a_cancelled_one_is_not_sent(engine: Engine, peer: Lab) -> None:
         (Respond(429, {"message": "Slowly."}), "queued", ""),
     ],
 )
-async def test_a_refusal_ends_it_and_what_passes_does_not(
+async def test_only_a_refusal_drops_a_continuation(
     engine: Engine, peer: Lab, answer: Any, outcome: str, reason: str
 ) -> None:
     """A refusal drops the continuation, a passing fault does not; an unknown outcome is never sent again."""
@@ -227,7 +227,7 @@ async def test_a_refusal_ends_it_and_what_passes_does_not(
     assert len(peer.posts) == (2 if outcome == "queued" else 1)
 
 
-async def test_it_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer: Lab) -> None:
+async def test_a_continuation_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer: Lab) -> None:
     """Nothing is sent while an earlier outcome is unknown, and the reason names the action to resolve."""
     peer.script(Drop())
     earlier = await engine.actions.submit(GO_ON)
@@ -240,7 +240,7 @@ async def test_it_waits_while_an_earlier_outcome_is_unknown(engine: Engine, peer
     assert (outcome, earlier.action_id in reason, len(peer.posts)) == ("queued", True, 1), reason
 
 
-async def test_it_is_given_up_when_the_run_is_gone(engine: Engine, peer: Lab) -> None:
+async def test_a_continuation_is_dropped_a_minute_after_its_run_vanishes(engine: Engine, peer: Lab) -> None:
     """The continuation is dropped a minute after the service last listed the run.
 
     If the cache does not hold the run, after a day.

@@ -99,7 +99,7 @@ async def proposed(engine: Engine, action: Action) -> list[str]:
     [*((quirks, 1) for quirks in QUIRKS.values()), (QUIRKS["none"], 0), (QUIRKS["clock hours ahead, no date"], 0)],
     ids=[*QUIRKS, "none, empty cache", "clock hours ahead, no date, empty cache"],
 )
-async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_says(
+async def test_a_lost_start_has_one_candidate_whatever_the_services_clock(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], polls: int
 ) -> None:
     """The only candidate is the new run on its repository and branch, even with an empty cache."""
@@ -119,7 +119,7 @@ async def test_a_lost_start_is_proposed_by_itself_whatever_the_services_clock_sa
         assert await engine.ledger.action(action.action_id) == action
 
 
-async def test_the_poller_proposes_as_soon_as_the_link_is_back(peer: Lab, tmp_path: Path) -> None:
+async def test_the_poller_announces_candidates_once_the_link_is_back(peer: Lab, tmp_path: Path) -> None:
     """Without a key or a command, the poller announces the candidates; the outcome stays unknown."""
     with_history(peer)
     announced: list[Event] = []
@@ -163,7 +163,7 @@ async def test_a_cancellation_that_cannot_be_read_stays_unknown(
     ],
     ids=["clock hours ahead, no date", "local time, no date filter", "unreadable times"],
 )
-async def test_a_lost_continuation_is_proposed_by_its_conversation_or_its_branch(
+async def test_a_lost_continuation_is_matched_by_conversation_or_branch(
     peer: Lab, tmp_path: Path, quirks: dict[str, Any], makes: str
 ) -> None:
     """The service may add a turn to the same run, or create another run."""
@@ -192,7 +192,9 @@ async def unsent(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
 
 
 @pytest.mark.parametrize("request_", [StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)])
-async def test_what_was_not_carried_out_has_no_candidates(engine: Engine, peer: Lab, request_: WriteRequest) -> None:
+async def test_a_write_that_was_not_executed_has_no_candidates(
+    engine: Engine, peer: Lab, request_: WriteRequest
+) -> None:
     """All runs around the send are known, so that the absence of candidates is certain."""
     await engine.backfill.run()
     action = await unsent(engine, peer, request_)
@@ -211,7 +213,7 @@ async def test_a_colleagues_run_on_the_same_branch_is_a_candidate_and_never_cert
     assert await proposed(engine, action) == ["run_theirs"]
 
 
-async def test_what_is_older_than_a_run_seen_before_the_send_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
+async def test_a_run_older_than_one_seen_before_sending_is_no_candidate(peer: Lab, tmp_path: Path) -> None:
     """The order of the service's own times decides, even if its clock is unknown."""
     with_history(peer, **QUIRKS["clock hours ahead, no date"])
     peer.put("run_seen", "completed", created=peer.now - 10 * MINUTE, branch_name="fix/x")
@@ -227,7 +229,7 @@ async def test_what_is_older_than_a_run_seen_before_the_send_is_no_candidate(pee
         assert await proposed(engine, action) == [made]
 
 
-async def test_what_was_recorded_meanwhile_is_not_taken_for_another_actions_result(engine: Engine, peer: Lab) -> None:
+async def test_the_same_id_cannot_be_recorded_for_two_actions(engine: Engine, peer: Lab) -> None:
     """Of two people who record the same id, the second one hears that the write is resolved."""
     action = await lost(engine, peer, StartRun("Fix it.", API, "fix/x"))
     (made,) = await proposed(engine, action)
@@ -238,7 +240,7 @@ async def test_what_was_recorded_meanwhile_is_not_taken_for_another_actions_resu
         await engine.actions.resolve(action.action_id, made)
 
 
-async def test_what_our_other_actions_made_is_no_candidate(engine: Engine, peer: Lab) -> None:
+async def test_runs_of_other_actions_are_no_candidates(engine: Engine, peer: Lab) -> None:
     """Runs of starts before and after it, and of a later continuation, are excluded."""
     await engine.backfill.run()
     start, talk = StartRun("Fix it.", API, "fix/x"), ContinueRun("run_talk", "Go on.", API)
@@ -261,7 +263,7 @@ async def test_what_our_other_actions_made_is_no_candidate(engine: Engine, peer:
         (ContinueRun("run_talk", "Go on.", API, metadata={"sent by": "{action}"}), False),
     ],
 )
-async def test_only_the_actions_own_id_makes_it_certain(
+async def test_only_the_actions_id_makes_a_candidate_certain(
     peer: Lab,
     tmp_path: Path,
     request_: StartRun | ContinueRun,
@@ -282,7 +284,7 @@ async def test_only_the_actions_own_id_makes_it_certain(
     assert {candidate.run.run_id for candidate in found.candidates[1:]} <= {"run_theirs"}
 
 
-async def test_a_key_sends_a_request_with_a_mark_once(peer: Lab, tmp_path: Path) -> None:
+async def test_a_key_sends_a_marked_request_once(peer: Lab, tmp_path: Path) -> None:
     """The key covers the same request, although each attempt has its own id."""
     async with Desk(peer, tmp_path).engine() as engine:
         request = StartRun("Fix it.", API, "fix/{action}")
@@ -294,7 +296,7 @@ async def test_a_key_sends_a_request_with_a_mark_once(peer: Lab, tmp_path: Path)
     assert peer.document(next(iter(peer.runs.values())))["branch_name"] == f"fix/{first.action_id}"
 
 
-def test_lost_writes_are_found_again_and_linked(tmp_path: Path) -> None:
+def test_lost_writes_are_found_and_linked(tmp_path: Path) -> None:
     """With the real service, a start is found by its branch and a continuation by its conversation.
 
     Neither is certain.

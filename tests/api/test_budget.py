@@ -115,7 +115,7 @@ def limited(wait_s: float | None) -> RateLimitedError:
 
 
 @in_virtual_time
-async def test_a_stated_wait_holds_for_every_process() -> None:
+async def test_a_stated_wait_applies_to_every_process() -> None:
     """The refused process and another one report until when; after that both continue."""
     service = Service(limited(60), limited(60))
     one, other = service.process(), service.process()
@@ -134,7 +134,7 @@ async def test_a_stated_wait_holds_for_every_process() -> None:
 
 
 @in_virtual_time
-async def test_a_person_s_request_waits_out_a_short_wait_and_is_sent_once_more() -> None:
+async def test_a_users_request_waits_out_a_short_wait_and_is_sent_once_more() -> None:
     """A refused poll is not repeated, since the next one will do. After a 429 without a wait, no user waits."""
     asked, polled, unstated = Service(limited(3)), Service(limited(1)), Service(limited(None))
     with pytest.raises(RateLimitedError):
@@ -149,7 +149,7 @@ async def test_a_person_s_request_waits_out_a_short_wait_and_is_sent_once_more()
 
 
 @in_virtual_time
-async def test_a_write_waits_seconds_at_the_most_and_is_never_sent_twice() -> None:
+async def test_a_write_waits_seconds_at_most_and_is_never_sent_twice() -> None:
     """After that the service itself decides, and its refusal is the result."""
     service = Service(limited(60), limited(4))
     budget = service.process()
@@ -164,7 +164,7 @@ async def test_a_write_waits_seconds_at_the_most_and_is_never_sent_twice() -> No
 
 
 @in_virtual_time
-async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
+async def test_after_a_429_polls_and_history_pause_longer_than_a_user() -> None:
     """Other clients of the organization wait for the same moment; a user's request is sent when the wait is over."""
     service = Service(limited(20), limited(20))
     budget = service.process()
@@ -179,7 +179,7 @@ async def test_after_a_429_polls_and_history_rest_longer_than_a_user() -> None:
 
 
 @in_virtual_time
-async def test_while_the_service_is_down_polls_and_history_rest() -> None:
+async def test_polls_and_history_pause_while_the_service_is_down() -> None:
     """After consecutive failures every process pauses longer each time.
 
     A user's request is sent, and ends the pause.
@@ -207,7 +207,7 @@ async def test_while_the_service_is_down_polls_and_history_rest() -> None:
     assert [await budget.wait() for budget in service.budgets] == [None, None]
 
 
-def test_failures_slow_polling_down_and_success_takes_the_pace_back_in_steps() -> None:
+def test_failures_slow_polling_and_success_restores_it_in_steps() -> None:
     """A failure doubles the wait up to a limit."""
     for draw, wait_s in ((0.0, 10.0), (0.5, 15.0)):
         spread = Cadence(10.0, draw=lambda draw=draw: draw)

@@ -39,7 +39,7 @@ async def test_a_failure_has_its_kind_its_message_and_its_code(server: Server, c
         assert error.may_have_been_executed is in_doubt
 
 
-async def test_a_failure_counts_whatever_its_body(server: Server, client: Client) -> None:
+async def test_a_failures_status_decides_whatever_its_body(server: Server, client: Client) -> None:
     """The status alone promises that nothing was done."""
     head = b"HTTP/1.1 403 Forbidden\r\n"
     steps: list[Step] = [
@@ -78,7 +78,7 @@ async def test_a_rate_limit_says_how_long_to_wait(
     assert error.retry_after_s == wait_s
 
 
-async def test_a_wait_holds_for_every_read_of_the_client(server: Server, client: Client) -> None:
+async def test_a_wait_applies_to_every_read_of_the_client(server: Server, client: Client) -> None:
     """After a 429 no reads are sent; a write that a user asked for still is."""
     server.script(Respond(429, {"message": "slow down"}, {"Retry-After": "60"}), Respond(400, {"message": "bad email"}))
     await read(client)
@@ -92,7 +92,7 @@ async def test_a_wait_holds_for_every_read_of_the_client(server: Server, client:
     assert [request.method for request in server.requests] == ["GET", "POST"]
 
 
-async def test_a_token_that_was_replaced_is_read_again(server: Server, client: Client, tmp_path: Path) -> None:
+async def test_a_replaced_token_is_read_again(server: Server, client: Client, tmp_path: Path) -> None:
     """When the service refuses the old token, a read is sent again and a write is not; the source is rarely read."""
     file = tmp_path / "token"
     file.write_text("another-token")

@@ -14,7 +14,7 @@ from tests.lab import Drip, Drop, Hang, Raw, Respond, Server, Step
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
 
-async def test_a_connection_that_is_dropped_at_once_is_lost(server: Server, client: Client) -> None:
+async def test_a_connection_dropped_at_once_is_unreachable(server: Server, client: Client) -> None:
     """Whether the request had begun is a race; in either case the service has received none."""
     server.script(Drop("accepted"))
 
@@ -67,7 +67,7 @@ UNREADABLE: list[Step] = [
     [*((step, UnreachableError) for step in LOST), *((step, UnusableAnswerError) for step in UNREADABLE)],
     ids=lambda value: str(value)[:60],
 )
-async def test_an_answer_that_is_lost_or_cannot_be_read_leaves_a_write_in_doubt(
+async def test_a_lost_or_unreadable_answer_leaves_a_write_unknown(
     server: Server, client: Client, step: Step, kind: type[ApiError]
 ) -> None:
     """Half an answer does not prove that nothing happened, and the request is not sent again."""
@@ -81,7 +81,7 @@ async def test_an_answer_that_is_lost_or_cannot_be_read_leaves_a_write_in_doubt(
     assert len(server.requests) == (0 if step == Drop("unread") else 1)
 
 
-async def test_a_list_that_is_none_is_refused_whole(server: Server, client: Client) -> None:
+async def test_an_answer_without_a_usable_list_is_refused_whole(server: Server, client: Client) -> None:
     """Nothing is stored of an answer without a list, without a usable next page, or that is not JSON."""
     for body in (b'{"runs": [], "next_token": 7}', b'{"runs": null}', b'{"runs": [{"run_id": "1", "cost": NaN}]}'):
         server.script(Respond(200, body))

@@ -15,7 +15,7 @@ from tests.api.conftest import ORGANIZATION, create, nothing
 from tests.lab import Drop, Respond, Server, free_port
 
 
-async def test_no_listener_and_no_tls_mean_that_nothing_was_sent(server: Server) -> None:
+async def test_a_refused_connection_or_handshake_means_nothing_was_sent(server: Server) -> None:
     """A refused connection or handshake is the only network failure with a certain outcome."""
     commits: list[str] = []
 
@@ -36,7 +36,7 @@ async def test_no_listener_and_no_tls_mean_that_nothing_was_sent(server: Server)
     assert (commits, server.requests) == ([], [])
 
 
-async def test_the_commit_comes_before_the_first_byte_and_once(server: Server, client: Client) -> None:
+async def test_the_commit_happens_once_before_the_first_byte(server: Server, client: Client) -> None:
     seen: list[int] = []
 
     async def commit() -> None:
@@ -66,7 +66,7 @@ UNSENDABLE: list[Any] = [
 ]
 
 
-async def test_what_would_leave_the_api_or_cannot_go_over_the_wire_is_not_sent(server: Server, client: Client) -> None:
+async def test_a_request_outside_the_api_or_unencodable_is_not_sent(server: Server, client: Client) -> None:
     """The token only goes to paths of the API; any other request is refused before it is recorded."""
     for request, body in UNSENDABLE:
         with pytest.raises(NotSendableError) as caught:
@@ -85,7 +85,7 @@ async def test_an_odd_agent_name_stays_one_segment(server: Server, client: Clien
 
 
 @pytest.mark.parametrize("token", [None, TokenError("The token is empty.", fix="Create one.")])
-async def test_without_a_token_nothing_is_asked(server: Server, token: TokenError | None) -> None:
+async def test_nothing_is_sent_without_a_token(server: Server, token: TokenError | None) -> None:
     async with aclosing(Client(server.base_url, token)) as client:
         with pytest.raises(NoTokenError) as caught:
             await client.list_runs()

@@ -41,7 +41,7 @@ def client_of(base_url: str = SERVICE, **network: object) -> aclosing[Client]:
     return aclosing(Client(base_url, Token("t"), deadline_s=60.0, network=way))
 
 
-async def test_the_environments_proxy_is_used_with_its_login(service: Server, certificate: Certificate) -> None:
+async def test_the_environments_proxy_and_its_login_are_used(service: Server, certificate: Certificate) -> None:
     """Reads and writes use the proxy; a write's entry is committed once, after the proxy opened the tunnel."""
     service.script(Respond(200, {"runs": []}), Respond(201, CREATED))
     committed: list[int] = []
@@ -59,7 +59,7 @@ async def test_the_environments_proxy_is_used_with_its_login(service: Server, ce
     assert committed == [2]
 
 
-async def test_names_are_left_to_a_socks_proxy(service: Server, certificate: Certificate) -> None:
+async def test_a_socks_proxy_resolves_names(service: Server, certificate: Certificate) -> None:
     """This machine may not be able to resolve the names."""
     service.script(Respond(200, {"runs": []}))
     with Proxy(leads_to=service.port) as proxy:
@@ -99,7 +99,7 @@ async def test_an_unknown_authority_names_the_settings(service: Server, tmp_path
                 await client.list_runs()
 
 
-async def test_no_proxy_and_none_go_straight_there(server: Server) -> None:
+async def test_no_proxy_and_loopback_connect_directly(server: Server) -> None:
     """Loopback addresses never use a proxy, whatever the environment says."""
     server.otherwise = lambda _: Respond(200, {"runs": []})
     nowhere = {"HTTPS_PROXY": "http://127.0.0.1:1", "HTTP_PROXY": "http://127.0.0.1:1"}
@@ -113,7 +113,7 @@ async def test_no_proxy_and_none_go_straight_there(server: Server) -> None:
     assert len(server.requests) == 1
 
 
-async def test_an_address_that_is_none_is_refused() -> None:
+async def test_an_invalid_proxy_address_is_refused() -> None:
     for address in ("ftp://proxy.example", "http://", "http://user:secret@proxy.example:port", "socks4://x"):
         async with client_of(proxy=address) as client:
             with pytest.raises(ApiError, match="not a proxy's address") as caught:
@@ -145,7 +145,7 @@ async def reached(network: Network, folder: Path) -> list[str]:
     return [str(of_git.value), of_route or "", heartbeat or ""]
 
 
-async def test_git_routes_and_the_heartbeat_take_the_same_way(
+async def test_git_routes_and_the_heartbeat_use_the_profiles_proxy(
     service: Server, certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All three use the profile's proxy, whose login may contain an @, whatever the environment says."""
@@ -179,7 +179,7 @@ async def test_a_proxy_over_tls_is_trusted_for_requests_and_for_the_heartbeat(
     assert proxy.asked == ["CONNECT reviews.example.test:443 HTTP/1.1"] * 2
 
 
-async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, tmp_path: Path) -> None:
+async def test_git_routes_and_the_heartbeat_name_the_refusing_proxy(service: Server, tmp_path: Path) -> None:
     """The error names the proxy without its login."""
     with Proxy(leads_to=service.port) as proxy:
         unasked = await reached(Network(f"http://user:wr@ng@127.0.0.1:{proxy.port}"), tmp_path)
@@ -189,7 +189,7 @@ async def test_git_routes_and_the_heartbeat_name_what_refused(service: Server, t
     assert service.requests == []
 
 
-async def test_git_repeats_no_part_of_a_login(tmp_path: Path) -> None:
+async def test_no_part_of_a_login_appears_in_gits_output(tmp_path: Path) -> None:
     """If a password contains an @, git and curl print its rest as a part of the host, which must be masked."""
     with pytest.raises(GitError, match="localhost") as caught:
         await Git(network=Network("none")).fetch(tmp_path, "ls-remote", "https://me:first@second@localhost:1/r")
@@ -197,7 +197,7 @@ async def test_git_repeats_no_part_of_a_login(tmp_path: Path) -> None:
     assert "second" not in str(caught.value)
 
 
-def test_children_get_the_profiles_way_as_variables() -> None:
+def test_child_processes_get_the_profiles_proxy_as_variables() -> None:
     """The variables replace the environment's own, in upper and lower case; loopback uses no proxy."""
     env = {"https_proxy": "http://old:1", "ALL_PROXY": "socks4://old:2", "NO_PROXY": "*.a.test", "KEPT": "x"}
     loopback = "localhost,127.0.0.1,::1"

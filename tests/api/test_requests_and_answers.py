@@ -25,7 +25,7 @@ RUN = {
 }
 
 
-async def test_every_request_carries_the_token_and_asks_for_plain_json(server: Server, client: Client) -> None:
+async def test_every_request_has_the_token_and_accepts_plain_json(server: Server, client: Client) -> None:
     """Each request has the token and accepts plain JSON, without compression (spec 5.1)."""
     server.script(Respond(200, {"code_hosting": {}}))
 
@@ -42,7 +42,7 @@ async def test_every_request_carries_the_token_and_asks_for_plain_json(server: S
     }
 
 
-async def test_the_list_takes_every_filter_of_the_spec(server: Server, client: Client) -> None:
+async def test_the_list_sends_every_filter_of_the_spec(server: Server, client: Client) -> None:
     """Filters are quoted, times are UTC with a Z, and unused filters are not sent (spec 4.2)."""
     server.script(Respond(200, {"runs": []}), Respond(200, {"runs": []}))
 
@@ -62,7 +62,7 @@ async def test_the_list_takes_every_filter_of_the_spec(server: Server, client: C
     ]
 
 
-async def test_a_lab_is_known_by_its_answers(server: Server, client: Client) -> None:
+async def test_a_lab_is_recognized_by_its_answers(server: Server, client: Client) -> None:
     """Failures identify a lab as well; a service that stops saying so is no longer one."""
     mark = {"X-Runwarden-Lab": "on"}
     server.script(Respond(503, {"message": "scripted"}, mark), Respond(200, {"runs": []}))
@@ -75,7 +75,7 @@ async def test_a_lab_is_known_by_its_answers(server: Server, client: Client) -> 
     assert not client.transport.in_lab
 
 
-async def test_a_page_of_runs_is_read_whole(server: Server, client: Client) -> None:
+async def test_every_field_of_a_page_of_runs_is_read(server: Server, client: Client) -> None:
     """Fields, times and the next page are read; the run keeps its document as received, unknown fields included."""
     received = {**RUN, "cost": 1.5, "labels": ["a", None, {"b": True}], "big": 2**70}
     server.script(Respond(200, {"runs": [received], "page_size": 1, "next_token": "more", "total_count": 48_231}))
@@ -90,7 +90,7 @@ async def test_a_page_of_runs_is_read_whole(server: Server, client: Client) -> N
     assert json.loads(run.raw_json) == received
 
 
-async def test_half_of_a_surrogate_pair_hides_no_page(server: Server, client: Client) -> None:
+async def test_half_a_surrogate_pair_does_not_hide_a_page(server: Server, client: Client) -> None:
     """Invalid Unicode is shown with a replacement character; everything else is as received."""
     odd = {**RUN, "run_id": "run_2", "branch_name": "x\ud800y", "title": "\udc00 and \U0001f600"}
     body = json.dumps({"runs": [RUN, odd]}).encode()
@@ -102,7 +102,7 @@ async def test_half_of_a_surrogate_pair_hides_no_page(server: Server, client: Cl
     assert json.loads(page.runs[1].raw_json)["title"] == "\ufffd and \U0001f600"
 
 
-async def test_a_write_is_sure_of_the_id_alone(server: Server, client: Client) -> None:
+async def test_a_write_needs_only_the_id_of_its_answer(server: Server, client: Client) -> None:
     """A started run needs only its id, whatever else the answer lacks; without an id its outcome is unknown."""
     server.script(Respond(201, {"run_id": "run_9", "status": 3}), Respond(201, {**RUN, "run_id": 9}))
     request = StartRun("Do it.", API)
@@ -114,7 +114,7 @@ async def test_a_write_is_sure_of_the_id_alone(server: Server, client: Client) -
         await client.send(request, before_first_byte=nothing)
 
 
-async def test_health_names_each_connected_platform(server: Server, client: Client) -> None:
+async def test_health_has_a_sample_per_connected_platform(server: Server, client: Client) -> None:
     """Each platform has one sample; null means not connected, and no installation is not a failure (spec 2.7)."""
     gitlab = {"status": "degraded", "host": "gitlab.acme.example", "group": "core", "latency_ms": 12}
     server.script(
@@ -138,7 +138,7 @@ ADA = "ada@example.com"
 ONBOARDED = {"success": True, "status": "already_connected", "webhook_configured": True, "project_id": 42}
 
 
-async def test_each_write_goes_to_its_endpoint_and_its_answer_is_read(server: Server, client: Client) -> None:
+async def test_each_write_uses_its_endpoint_and_reads_its_answer(server: Server, client: Client) -> None:
     """Unset fields are not sent, and the answer is kept (spec 4.1, 4.3, 4.4 and 4.6)."""
     for request_, target, body, answered, result in (
         (
@@ -176,7 +176,7 @@ async def test_each_write_goes_to_its_endpoint_and_its_answer_is_read(server: Se
         assert (answer.result_id, json.loads(answer.raw_json)) == (result, answered)
 
 
-async def test_the_body_is_sent_exactly_as_it_was_kept(server: Server, client: Client) -> None:
+async def test_the_body_is_sent_exactly_as_stored(server: Server, client: Client) -> None:
     server.script(Respond(201, {"organization_id": "org_2"}))
     kept = '{"email" :  "ada@example.com"}'
 

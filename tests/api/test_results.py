@@ -31,7 +31,7 @@ PLACE = {
 }
 
 
-async def test_turns_come_in_order_with_what_is_known(client: Client, server: Server) -> None:
+async def test_turns_are_in_order_with_their_known_fields(client: Client, server: Server) -> None:
     """Unknown fields are ignored; an invalid commit id is dropped, since git would get it."""
     first = {
         "number": 1,
@@ -66,7 +66,7 @@ async def test_turns_come_in_order_with_what_is_known(client: Client, server: Se
     assert (told.turns[1].commit, told.turns[1].usage, told.turns[1].findings) == (None, None, None)
 
 
-async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client, server: Server) -> None:
+async def test_pull_requests_are_shown_and_only_web_addresses_are_links(client: Client, server: Server) -> None:
     """What was not posted has a line with the reason; a posted status has none, and only web addresses are shown."""
     url = "https://github.example/acme/api/pull/7"
     posted = [
@@ -86,7 +86,7 @@ async def test_a_pull_request_is_told_and_a_script_is_no_address(client: Client,
     assert (told.notable_postings[0].url, bare.postings) == (url, ())
 
 
-async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Server) -> None:
+async def test_logs_and_diffs_state_their_position_in_headers(client: Client, server: Server) -> None:
     """The log's offset and the diff's commits are in headers; the bytes are unchanged."""
     server.script(
         Respond(200, b"\xff\x1b\0", PLACE),
@@ -110,7 +110,7 @@ async def test_a_log_and_a_diff_say_where_they_stand(client: Client, server: Ser
     ]
 
 
-async def test_a_log_without_its_place_is_unusable(client: Client, server: Server) -> None:
+async def test_a_log_without_its_position_is_unusable(client: Client, server: Server) -> None:
     """Following such a log would never stop, or skip lines; one that shrank starts at its end."""
     # At offset 5 the log has ended, and the answer omits its end.
     odd = (("Next", "4"), ("Next", "5"), ("Offset", "0"), ("Size", "-1"), ("Size", "9" * 99))
@@ -123,7 +123,7 @@ async def test_a_log_without_its_place_is_unusable(client: Client, server: Serve
     assert (await client.run_log("run_1", 1, offset=50)).offset == 9
 
 
-async def test_an_id_that_would_change_the_path_is_not_asked_about(client: Client, server: Server) -> None:
+async def test_an_id_that_would_change_the_path_is_not_sent(client: Client, server: Server) -> None:
     for run_id in ("", ".", "..", "a\0b", "\ud800"):
         with pytest.raises(NotSendableError):
             await client.run_detail(run_id)
@@ -139,9 +139,7 @@ REFUSALS = [
 ]
 
 
-async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_there(
-    client: Client, server: Server
-) -> None:
+async def test_a_missing_extension_differs_from_a_missing_run(client: Client, server: Server) -> None:
     """The error code of the extension's own 404 distinguishes them."""
     for status, code, kind in REFUSALS:
         server.script(Respond(status, {"message": "no", "error_code": code}))
@@ -150,7 +148,7 @@ async def test_a_service_without_the_extension_is_told_from_a_run_that_is_not_th
         assert type(caught.value) is kind, (status, code)
 
 
-async def test_what_is_not_offered_is_named(client: Client, server: Server) -> None:
+async def test_the_error_names_what_is_not_offered(client: Client, server: Server) -> None:
     """The error of each read and write names its subject."""
 
     def sent(request: WriteRequest) -> Awaitable[object]:

@@ -33,7 +33,7 @@ HELP = "from app.__main__ import main; main(['--help'])"
     ],
     ids=["the first frame", "the first picture", "what is at hand", "help"],
 )
-def test_what_takes_long_is_not_imported_at_the_start(tmp_path: Path, program: str, slow: str) -> None:
+def test_slow_modules_are_imported_after_the_first_frame(tmp_path: Path, program: str, slow: str) -> None:
     """The toolkit, the network, the ledger, the forms and most libraries are imported after the first frame."""
     done = subprocess.run(
         [sys.executable, "-c", f"{program}\nimport sys\nprint('LOADED', *sys.modules)"],

@@ -12,7 +12,7 @@ from tests.architecture.test_rooms import kind_of
 MAX_ABOVE = 2
 
 
-def test_nothing_hides_behind_a_tall_tree_of_classes() -> None:
+def test_no_class_has_more_than_two_base_classes_of_ours() -> None:
     """A reader finds what a class does in its own file, its collaborators or at most two base classes."""
     above: dict[str, int] = {}
     for package in (app, widgets):

@@ -31,7 +31,7 @@ def polling_loops(source: str) -> Iterator[int]:
                 yield node.lineno
 
 
-def test_no_test_looks_again_in_a_loop_of_its_own() -> None:
+def test_tests_wait_only_through_the_waiting_kit() -> None:
     """Tests use `eventually` or `until`, which have a deadline and name what they waited for."""
     found = [
         f"{file.relative_to(TESTS)}:{line}"

@@ -117,7 +117,9 @@ async def test_a_failed_run_is_continued_once(service: Service, tmp_path: Path) 
         ("read_only = true\n" + automation('{ continue = "go" }'), "Read-only"),
     ],
 )
-async def test_what_may_or_can_not_be_sent_is_not(service: Service, tmp_path: Path, text: str, reason: str) -> None:
+async def test_an_unknown_retry_or_read_only_write_is_not_sent(
+    service: Service, tmp_path: Path, text: str, reason: str
+) -> None:
     """A retry with unknown instructions, or any write of a read-only profile, is not sent.
 
     The journal gives the reason.
@@ -137,7 +139,7 @@ async def test_what_may_or_can_not_be_sent_is_not(service: Service, tmp_path: Pa
         ("..", None, "failed", "cannot be addressed"),
     ],
 )
-async def test_a_run_is_cancelled_where_the_service_offers_that(
+async def test_a_run_is_cancelled_if_the_service_offers_it(
     service: Service, tmp_path: Path, run_id: str, answer: Respond | None, outcome: str, reason: str | None
 ) -> None:
     """The cancellation is sent once; if it is not offered or the run's id is invalid, the journal says so."""
@@ -176,7 +178,7 @@ async def test_a_command_gets_facts_as_arguments_and_no_secret(
     ("words", "sent", "outcome"),
     [("first", 1, ("done", None)), ("second", 0, ("expired", "the request differs from the approved one"))],
 )
-async def test_what_waits_for_approval_is_sent_as_it_was_shown(
+async def test_an_approved_request_is_sent_as_it_was_shown(
     service: Service, tmp_path: Path, words: str, sent: int, outcome: tuple[str, str | None]
 ) -> None:
     """If a rule's text was edited after the request was shown, the approval sends nothing."""
@@ -195,7 +197,7 @@ async def test_what_waits_for_approval_is_sent_as_it_was_shown(
 
 
 @pytest.mark.parametrize(("caller", "continues"), [("ann", None), ("webhook", "run_1")])
-async def test_what_a_colleague_asked_is_retried(
+async def test_a_colleagues_run_is_retried_with_the_services_words(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caller: str, continues: str | None
 ) -> None:
     """The words come from the service, which is asked again if it does not answer.
@@ -220,7 +222,7 @@ async def test_what_a_colleague_asked_is_retried(
     assert [(body["instructions"], body.get("run_id")) for body in bodies] == [("Fix it", continues)]
 
 
-def test_a_kept_request_is_told_in_a_line() -> None:
+def test_a_waiting_request_is_summarized_in_a_line() -> None:
     """A waiting request is summarized with its action, its run and its first words.
 
     Two runs on one branch can be told apart, and a request in another version's format has no summary.

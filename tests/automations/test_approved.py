@@ -22,7 +22,7 @@ from tests.automations.conftest import Place, rule
 START = '{ start = "go", repository = "acme/api" }'
 
 
-async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place) -> None:
+async def test_the_journal_keeps_who_answered(place: Place) -> None:
     """The journal keeps who answered, on which machine and when; an answered request cannot be answered again."""
     text = rule(do=START, approval="true")
     runner = await place.begun(text)
@@ -45,7 +45,7 @@ async def test_who_answered_stays_on_record_whatever_becomes_of_it(place: Place)
     assert told["answered_at"] == rfc3339(approved_at)
 
 
-async def test_a_state_of_before_is_carried_over(tmp_path: Path) -> None:
+async def test_decisions_of_an_older_state_file_are_kept(tmp_path: Path) -> None:
     """Decisions of an older state file still wait, and can be answered."""
     path = tmp_path / "state.sqlite3"
     before = replace(SCHEMA, steps={"0001_state": SCHEMA.steps["0001_state"]})
@@ -62,7 +62,7 @@ async def test_a_state_of_before_is_carried_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("overlap", "outcome"), [("skip", "skipped"), ("queue", "queued"), ("allow", "done")])
-async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: str, outcome: str) -> None:
+async def test_limits_hold_for_requests_approved_together(place: Place, overlap: str, outcome: str) -> None:
     """Limits hold for requests approved together: a limit of one active run or of two responses is not exceeded."""
     text = rule(on='{ every = "10m" }', do=START, approval="true", overlap=f'"{overlap}"', limit="{ per_hour = 2 }")
     runner = await place.begun(text)
@@ -82,7 +82,7 @@ async def test_two_approved_at_once_keep_to_the_limits(place: Place, overlap: st
         assert outcomes[2] == "limited"
 
 
-async def test_what_another_container_took_an_hour_late_is_left_to_it(place: Place) -> None:
+async def test_a_request_taken_late_by_another_process_is_left_to_it(place: Place) -> None:
     """The hour counts from when the other process took the request. The approval may have waited for long before."""
     text = rule(do='{ continue = "go" }', approval="true", approval_expires='"4h"')
     runner = await place.begun(text)

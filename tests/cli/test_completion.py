@@ -12,7 +12,7 @@ def completed(at: CommandLine, *words: str) -> list[str]:
     return [line.partition(",")[2] for line in done.out.splitlines() if line]
 
 
-def test_what_others_named_is_completed_from_the_cache_and_quoted(boarded: CommandLine, lab: Lab) -> None:
+def test_foreign_names_are_completed_as_one_quoted_word(boarded: CommandLine, lab: Lab) -> None:
     """Foreign names complete from the cache as one quoted word in bash, which executes none of it."""
     for number, status in enumerate(("$(touch owned)", "a b", "x\nplain,y")):
         lab.put(f"odd_{number}", status)

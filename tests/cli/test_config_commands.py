@@ -4,7 +4,7 @@ from pathlib import Path
 from tests.cli.conftest import CommandLine
 
 
-def test_init_writes_a_file_that_is_ones_own_and_never_over_another(lone: CommandLine) -> None:
+def test_init_creates_a_private_file_and_replaces_none(lone: CommandLine) -> None:
     """`config init` creates the file with mode 0600, prints its path first, and replaces a file only with --force."""
     told = lone("config", "path", "--json").json()
     path = Path(told["path"])
@@ -74,7 +74,7 @@ def test_the_check_warns_of_routes_that_reach_no_one(lone: CommandLine) -> None:
     assert "'lead' does not work from here: " in variable
 
 
-def test_what_a_file_comes_to_is_told_without_tokens(lone: CommandLine) -> None:
+def test_config_show_names_a_tokens_source_and_never_the_token(lone: CommandLine) -> None:
     """The output names where a token comes from, and never shows the token."""
     file = lone.home / "two.toml"
     file.write_text(
@@ -101,7 +101,7 @@ base_url = "https://acme.example/v1"
 """
 
 
-def test_one_key_is_set_and_the_rest_of_the_file_stays(lone: CommandLine) -> None:
+def test_setting_a_key_keeps_the_rest_of_the_file(lone: CommandLine) -> None:
     """Setting a key keeps comments and order; an invalid value is not written."""
     file = lone.home / "own.toml"
     for arguments, was, becomes in (

@@ -24,7 +24,7 @@ from tests.cli.conftest import CommandLine
 from tests.waiting import present
 
 
-def test_a_contradiction_or_a_misspelling_is_refused(lone: CommandLine) -> None:
+def test_contradictory_and_misspelled_options_are_refused(lone: CommandLine) -> None:
     """Contradictory options are refused, and none is dropped silently; the format option may come anywhere."""
     for line in ("--json runs list --cached", "runs -o json list --cached"):
         assert lone(*line.split()).json()["runs"] == []
@@ -62,7 +62,7 @@ def test_a_mistake_on_the_command_line_is_json_too(lone: CommandLine) -> None:
         assert (told.code, told.out, bool(told.err)) == (2, "", True), line
 
 
-def test_the_log_has_requests_and_never_the_token(boarded: CommandLine) -> None:
+def test_the_log_has_requests_but_not_the_token(boarded: CommandLine) -> None:
     """The log goes to stderr or a file and leaves stdout unchanged; it never contains the token."""
     plain, verbose = boarded("runs", "list", "--json"), boarded("-v", "runs", "list", "--json")
     boarded("runs", "start", "-R", "acme/api", "Say nothing of this.", "--log-file", "log", "-v")
@@ -94,7 +94,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ("runwarden",)) -> Iter
 ALL = dict(commands(root))
 
 
-def test_the_reference_is_made_of_the_commands() -> None:
+def test_the_reference_page_is_up_to_date() -> None:
     """The reference page is up to date; `make reference` writes it again after a command changed."""
     written = runpy.run_path(str(DOCS / "reference.py"))
 

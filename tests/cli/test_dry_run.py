@@ -20,7 +20,7 @@ def ledger(home: Path) -> bytes:
 
 
 @pytest.mark.parametrize("write", WRITES, ids=" ".join)
-def test_it_prints_what_the_command_then_sends(boarded: CommandLine, lab: Lab, write: tuple[str, ...]) -> None:
+def test_a_dry_run_prints_what_the_command_sends(boarded: CommandLine, lab: Lab, write: tuple[str, ...]) -> None:
     """The output has the method, address, headers and body with the token masked; the ledger is unchanged."""
     lab.put("run_1", "completed")
     boarded("runs", "list")
@@ -45,7 +45,7 @@ def test_it_prints_what_the_command_then_sends(boarded: CommandLine, lab: Lab, w
     assert f"Nothing is sent to {boarded.base_url} (profile environment)." in table.err
 
 
-def test_what_would_be_refused_is_refused_in_the_same_words(faulty: CommandLine, server: Server) -> None:
+def test_a_dry_run_fails_like_the_command(faulty: CommandLine, server: Server) -> None:
     """A dry run fails with the same message and exit code; sending again needs no confirmation in it."""
     server.script(Drop(), Respond(201, ORGANIZATION), Respond(201, RUN))
     unknown = faulty(*CREATE).json()["action_id"]

@@ -29,7 +29,9 @@ def hosts(**statuses: str) -> Respond:
         (Respond(200, b"{"), 3, "UNKNOWN"),
     ],
 )
-def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer: Respond, code: int, word: str) -> None:
+def test_health_exits_like_a_monitoring_plugin(
+    faulty: CommandLine, server: Server, answer: Respond, code: int, word: str
+) -> None:
     """The worst known host decides the exit code, as in monitoring plugins.
 
     A lost connection says nothing about hosts.
@@ -45,7 +47,7 @@ def test_the_exit_code_is_a_plugins(faulty: CommandLine, server: Server, answer:
     assert ("error" in parsed) == (answer.body == b"{")
 
 
-def test_an_address_without_its_version_is_named_as_such(faulty: CommandLine, server: Server) -> None:
+def test_an_address_without_v1_is_named(faulty: CommandLine, server: Server) -> None:
     """Then the list of runs is missing too; a service that only has no code host yet is still unknown."""
     server.script(Respond(404, {"message": "nothing here"}), Respond(404, {"message": "nothing here"}))
     wrong = faulty("health")
@@ -60,7 +62,7 @@ def test_an_address_without_its_version_is_named_as_such(faulty: CommandLine, se
     assert "Check the base address: it ends with the version" in checked.err
 
 
-def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(faulty: CommandLine, server: Server) -> None:
+def test_a_host_that_vanishes_while_down_is_unknown_for_a_day(faulty: CommandLine, server: Server) -> None:
     """The host is unknown for a day in the exit code, in JSON and in the inbox; once listed again, it has recovered."""
     gone = (hosts(github="ok"), Respond(404, {"message": "no installation"}))
     server.script(hosts(github="ok", gitlab="unreachable"), *gone, hosts(github="ok", gitlab="ok"))
@@ -78,7 +80,7 @@ def test_a_host_that_is_gone_while_it_is_down_is_neither_bad_nor_recovered(fault
     assert re.fullmatch(r"gitlab unreachable from [\d:]{8} to [\d:]{8}", back["title"])
 
 
-def test_health_that_could_not_be_read_for_long_is_not_what_was_last_seen(faulty: CommandLine, server: Server) -> None:
+def test_health_is_unknown_after_a_long_outage(faulty: CommandLine, server: Server) -> None:
     """After a long outage, `--cached`, the inbox and the snapshot show health as unknown instead of the last status."""
     server.script(hosts(github="ok"), Respond(503), Respond(503))
     faulty("health")
@@ -102,7 +104,7 @@ def test_health_that_could_not_be_read_for_long_is_not_what_was_last_seen(faulty
     assert "ok since" not in snapshot.out
 
 
-def test_a_host_that_was_seen_once_has_no_beginning() -> None:
+def test_a_host_seen_once_has_no_duration() -> None:
     """A host that was seen once shows no duration: `since 0s ago` would be when it was polled, not when it started."""
     for since, old, said in (
         (timedelta(hours=-3), "degraded", "github: ok since 3h ago"),

@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
+def test_an_import_stops_at_an_unknown_outcome_until_it_is_resolved(
     faulty: CommandLine, server: Server, file: Path
 ) -> None:
     """Exit code 6; no email is sent a second time before a user resolves the outcome."""
@@ -55,7 +55,7 @@ def test_an_import_stops_at_an_unknown_outcome_and_goes_on_when_it_is_resolved(
     assert emails(server) == {"a@example.com": 1, "b@example.com": 2, "c@example.com": 1}
 
 
-def test_a_dry_run_as_a_table_shows_the_requests_that_are_left(faulty: CommandLine, server: Server, file: Path) -> None:
+def test_a_dry_run_shows_only_the_requests_left(faulty: CommandLine, server: Server, file: Path) -> None:
     """A row whose organization was created before has none."""
     server.otherwise = creating
     faulty("orgs", "create", "a@example.com")
@@ -102,7 +102,7 @@ def test_a_refused_row_does_not_stop_the_others(faulty: CommandLine, server: Ser
     assert (second.code, second.json()["rows"][0]["outcome"]) == (0, "created")
 
 
-def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server: Server, file: Path) -> None:
+def test_an_interrupted_import_reports_every_row(faulty: CommandLine, server: Server, file: Path) -> None:
     """Exit code 130, with the outcome of every row."""
     server.script(creating(Received("POST", "/", {}, b'{"email": "a@example.com"}')), Hang())
     process = faulty.begin("orgs", "import", str(file), "--json")
@@ -114,7 +114,7 @@ def test_an_interrupted_import_tells_how_far_it_came(faulty: CommandLine, server
     assert [row["outcome"] for row in json.loads(out)["rows"]] == ["created", "unknown", "not_tried"]
 
 
-def test_a_file_with_a_mistake_sends_nothing_at_all(faulty: CommandLine, server: Server, file: Path) -> None:
+def test_a_file_with_a_mistake_sends_nothing(faulty: CommandLine, server: Server, file: Path) -> None:
     """The whole file is checked before the first row is sent.
 
     The list may come from stdin, and errors then name stdin.
@@ -165,7 +165,7 @@ def test_an_import_that_is_killed_twice_makes_each_organization_once(faulty: Com
     assert made == Counter(rows)
 
 
-def test_the_ledger_decides_when_a_row_is_entered(
+def test_the_ledger_is_checked_again_at_each_row(
     faulty: CommandLine, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ledger is checked again at each row; if it fails, the outcomes of the rows already sent are still printed."""

@@ -28,7 +28,7 @@ def printer(form: Format) -> tuple[Output, StringIO, StringIO]:
 
 
 @given(st.dictionaries(st.text(), st.text() | st.floats(allow_nan=False, allow_infinity=False) | st.none()))
-def test_json_survives_and_moves_no_cursor(entry: dict[str, Any]) -> None:
+def test_json_is_unchanged_and_has_no_control_characters(entry: dict[str, Any]) -> None:
     """JSON output decodes to exactly what the service sent, and has no character that a terminal obeys."""
     output, out, _ = printer(Format.JSON)
 
@@ -38,7 +38,7 @@ def test_json_survives_and_moves_no_cursor(entry: dict[str, Any]) -> None:
     assert all(c.isprintable() or c == "\n" for c in out.getvalue())
 
 
-def test_ndjson_is_one_object_a_line_and_no_csv_cell_is_a_formula() -> None:
+def test_ndjson_has_one_object_per_line_and_csv_no_formula() -> None:
     """Anyone who can push can name a branch, and a spreadsheet must not run it. Without rows, stdout stays empty."""
     ndjson, lines, _ = printer(Format.NDJSON)
     ndjson.listing("runs", [{"a": "x\ny"}, {"a": 2}], ())

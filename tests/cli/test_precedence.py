@@ -35,7 +35,7 @@ def _write(home: Path, address: str, before: str = "", after: str = OWN_TOKEN) -
     (home / "two.toml").write_text(f'{before}[profiles.two]\nbase_url = "{address}"\n{after}')
 
 
-def test_a_file_or_a_profile_named_on_the_command_line_beats_the_address_in_the_environment(
+def test_a_file_or_profile_option_beats_the_environments_address(
     two: CommandLine, server: Server, other: Server
 ) -> None:
     """The variable is reported as unused, even if it is invalid. Without an explicit choice the environment decides."""
@@ -92,7 +92,7 @@ def test_the_token_of_one_service_never_goes_to_another(
         ("", "https://b.example", {"RUNWARDEN_BASE_URL": ""}, 0),
     ],
 )
-def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
+def test_an_ambiguous_token_is_sent_to_no_service(
     two: CommandLine, other: Server, source: str, address: str, variables: dict[str, str], code: int
 ) -> None:  # fmt: skip
     """The token is only sent if a profile names it, RUNWARDEN_BASE_URL assigns it, or both addresses are the same."""
@@ -109,7 +109,7 @@ def test_a_token_that_could_be_meant_for_two_services_goes_to_neither(
         assert "the profile b uses it as well" in result.json()["error"]["message"]
 
 
-def test_every_variable_gives_way_to_what_the_command_line_chose(lone: CommandLine) -> None:
+def test_command_line_choices_beat_every_variable(lone: CommandLine) -> None:
     """A variable that only fills a gap in the choice is used; any other is reported once and ignored."""
     for before, options, variables, unused, profile in (
         ("", NAMED, {"RUNWARDEN_PROFILE": "prod"}, ["RUNWARDEN_PROFILE"], "two"),

@@ -38,7 +38,7 @@ def with_git(real: CommandLine, service: RunningService) -> CommandLine:
     return replace(real, more={"RUNWARDEN_CONFIG": str(config)})
 
 
-def test_both_sources_tell_the_same_change(real: CommandLine, with_git: CommandLine) -> None:
+def test_git_and_the_service_give_the_same_change(real: CommandLine, with_git: CommandLine) -> None:
     """Git and the service give the same patch, files and commit."""
     start = ("runs", "start", "-R", "acme/api", "--branch", "agent/both", "--wait", "--json", "Note it")
     run_id = real(*start).json()["run"]["run_id"]
@@ -51,7 +51,7 @@ def test_both_sources_tell_the_same_change(real: CommandLine, with_git: CommandL
     assert (refused.code, "add it under [repositories]" in refused.json()["error"]["message"]) == (7, True)
 
 
-def test_a_change_that_was_not_pushed_is_shown_applied_and_gone_on_with(
+def test_a_kept_change_can_be_shown_applied_and_continued(
     service: RunningService, real: CommandLine, with_git: CommandLine, tmp_path: Path
 ) -> None:
     """Each command says that no branch has the change, even if git is configured and does not know it."""
@@ -143,7 +143,7 @@ def test_a_run_is_followed_to_its_end_and_viewed(real: CommandLine, service: Run
     assert viewed.out.split("turn 1")[1] == shown.out.split("turn 1")[1]
 
 
-def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: CommandLine, tmp_path: Path) -> None:
+def test_a_message_to_a_run_is_in_ledger_and_conversation(real: CommandLine, tmp_path: Path) -> None:
     """An agent that cannot take messages while it works gets it in the next turn; an ended run refuses it."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'gate'}")
     said, listed = real("runs", "say", run_id, "nothing", "new"), real("actions", "list", "--kind", "run.say", "--json")
@@ -158,7 +158,7 @@ def test_what_is_said_to_a_run_is_in_the_ledger_and_in_its_conversation(real: Co
     assert (late.json()["state"], late.json()["error"]["error_code"]) == ("rejected", "run_not_active")
 
 
-def test_a_cancelled_run_fails_who_follows_it(real: CommandLine, tmp_path: Path) -> None:
+def test_following_a_cancelled_run_fails(real: CommandLine, tmp_path: Path) -> None:
     """Cancelling twice is harmless. Documents have both the service's status and the outcome, which filters use."""
     run_id = start(real, "scribe", "--input", f"instructions=wait {tmp_path / 'never'}")
     eventually(lambda: "at work on turn 1" in real("runs", "log", run_id).out, "the agent works")
@@ -224,7 +224,7 @@ def test_agents_are_listed_with_their_inputs(real: CommandLine, service: Running
     assert line.endswith("Looks at one thing.")
 
 
-def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
+def test_a_refused_or_insufficient_token_is_exit_code_4(real: CommandLine, service: RunningService) -> None:
     """Reads and writes exit with 4; a token for creating organizations can create them, but not read runs."""
     stranger = CommandLine(real.home, real.base_url, "not-a-token")
     for arguments in (["runs", "list"], ["token", "check"], ["orgs", "create", "a@example.com"]):
@@ -240,7 +240,7 @@ def test_a_token_that_is_refused_or_lacks_the_scope_is_exit_code_4(real: Command
     assert narrow("orgs", "create", "narrow@example.com", "--json").code == 0
 
 
-def test_an_onboarding_that_gitlab_refused_is_confirmed_and_fails(real: CommandLine) -> None:
+def test_an_onboarding_refused_by_gitlab_is_confirmed_and_fails(real: CommandLine) -> None:
     """The document has the project and says that onboarding failed."""
     good = real("gitlab", "onboard", "gitlab:acme/tools", "--json")
     bad = real("gitlab", "onboard", "acme/none", "--json")

@@ -89,7 +89,7 @@ def test_a_pull_request_and_what_a_turn_cost_are_shown(boarded: CommandLine, lab
     assert document["postings"][0] == {"kind": "pull_request", "state": "posted", "url": url, "reason": None}
 
 
-def test_a_log_is_followed_through_faults_but_not_where_there_is_none(boarded: CommandLine, lab: Lab) -> None:
+def test_following_a_log_survives_faults_but_needs_a_log(boarded: CommandLine, lab: Lab) -> None:
     """After the log became shorter, following continues at its new end. Without cancellations, `cancel` is refused."""
 
     def piece(data: bytes, offset: int, size: int, *, ended: bool = False) -> Respond:

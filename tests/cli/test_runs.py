@@ -30,7 +30,7 @@ def ids(boarded: CommandLine, *arguments: str) -> list[str]:
     return [run["run_id"] for run in listing["runs"]]
 
 
-def test_filters_hold_together(boarded: CommandLine, lab: Lab) -> None:
+def test_filters_combine(boarded: CommandLine, lab: Lab) -> None:
     """Filters combine, as options and as a query, live and cached, including those that the API does not have."""
     for number, status in enumerate(["completed", "failed", "working", "failed"]):
         lab.put(f"run_{number}", status, created=number, branch_name=f"agent/b{number}")
@@ -53,7 +53,7 @@ def test_filters_hold_together(boarded: CommandLine, lab: Lab) -> None:
         assert ids(boarded, *arguments) == ids(boarded, *arguments, "--cached") == found, arguments
 
 
-def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, lab: Lab) -> None:
+def test_a_part_of_an_id_must_be_unambiguous(boarded: CommandLine, lab: Lab) -> None:
     """A part needs four characters, an ambiguous one is refused, and a write reports the full id that it uses."""
     for created, run_id in enumerate(("run_1a_wxyz", "run_1b_wxyz", "run_01X37QCR")):
         lab.put(run_id, "working", created=created)
@@ -71,7 +71,7 @@ def test_a_part_of_an_id_names_one_run_or_none(boarded: CommandLine, lab: Lab) -
 
 
 @pytest.mark.parametrize(("status", "code"), [(401, 4), (404, 7), (429, 5), (500, 8), (0, 8)])
-def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server, status: int, code: int) -> None:
+def test_a_failed_read_names_its_cause(faulty: CommandLine, server: Server, status: int, code: int) -> None:
     """A 404 for the list means a wrong API address, and status 0 means no answer within the deadline."""
     server.script(Respond(status, {"message": "so it is"}, {"Location": "/v1/elsewhere"}) if status else Hang())
     (faulty.home / "config.toml").write_text(f"[poll]\ndeadline_s = {5 if status else 0.5}\n")
@@ -83,7 +83,7 @@ def test_a_failed_reading_tells_what_failed(faulty: CommandLine, server: Server,
     assert message.startswith("so it is. Check the base address: it ends with the version") == (status == 404)
 
 
-def test_every_format_says_what_was_left_out(boarded: CommandLine, lab: Lab) -> None:
+def test_every_format_counts_omitted_entries(boarded: CommandLine, lab: Lab) -> None:
     """Entries without a usable id are counted, so that a short list is not taken for the complete one."""
     lab.put("run_1", created=0)
     lab.nulls = 2
@@ -92,7 +92,7 @@ def test_every_format_says_what_was_left_out(boarded: CommandLine, lab: Lab) -> 
         assert (result.code, "run_1" in result.out, "Left out 2 entries" in result.err) == (0, True, True), words
 
 
-def test_the_service_and_the_cache_answer_without_each_other(
+def test_service_and_cache_answer_independently(
     boarded: CommandLine, lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is shown while another process locks the cache; `--cached` never uses the network."""
@@ -119,7 +119,7 @@ def test_the_service_and_the_cache_answer_without_each_other(
     assert "--cached" in down.json()["error"]["message"]
 
 
-def test_without_a_terminal_the_console_is_a_snapshot_of_the_newest_runs(boarded: CommandLine, lab: Lab) -> None:
+def test_without_a_terminal_the_console_prints_a_snapshot(boarded: CommandLine, lab: Lab) -> None:
     """Counts and a table are printed after the first sync.
 
     Stale rows are marked, and the exit code gives the reason.

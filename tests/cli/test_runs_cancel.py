@@ -41,7 +41,7 @@ def test_a_filter_cancels_the_active_runs_that_match_once(many: CommandLine, lab
     ]
 
 
-def test_nothing_is_cancelled_without_a_yes_or_beyond_the_cap(many: CommandLine, lab: Lab) -> None:
+def test_nothing_is_cancelled_without_consent_or_beyond_the_limit(many: CommandLine, lab: Lab) -> None:
     """The runs are listed before the question, and each refusal explains how to continue."""
     unasked = many("runs", "cancel", "--active")
     (many.home / "c.toml").write_text("[console]\nsend_cap = 2\n")

@@ -23,7 +23,7 @@ def moves(found: list[dict[str, Any]]) -> list[tuple[str, str | None, str]]:
     return [(each["run_id"], each["from"], each["to"]) for each in found]
 
 
-def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, lab: Lab) -> None:
+def test_each_change_is_printed_once_after_the_cursor(boarded: CommandLine, lab: Lab) -> None:
     """Changes that other commands saw count.
 
     Before the first poll, ended runs are history and active ones are not, on every page.
@@ -53,7 +53,7 @@ def test_each_change_comes_once_after_the_cursor(boarded: CommandLine, lab: Lab)
     assert len({each["cursor"] for each in (*found, *later)}) == 4
 
 
-def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: CommandLine, lab: Lab) -> None:
+def test_following_resumes_after_a_kill_while_others_poll(boarded: CommandLine, lab: Lab) -> None:
     """No change is lost or printed twice, whether this process, a bot or none polled in between."""
     lab.put("run_1", "queued", created=1)
     cursor = boarded("runs", "events", "--since", "now", "--json").json()["cursor"]
@@ -72,7 +72,7 @@ def test_following_goes_on_where_it_was_killed_while_others_poll(boarded: Comman
     assert events(boarded, "--since", cursor) == []
 
 
-def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine, lab: Lab) -> None:
+def test_a_cancelled_run_is_never_followed_as_a_failure(boarded: CommandLine, lab: Lab) -> None:
     """The service first lists a cancelled run as failed and shows elsewhere that it was cancelled.
 
     A signal stops following without an error.
@@ -97,7 +97,7 @@ def test_a_cancelled_run_is_never_a_failure_to_who_follows(boarded: CommandLine,
     assert how[-4:] == ["events", "--follow", "--since", first["cursor"]]
 
 
-def test_a_bad_cursor_and_a_service_that_is_down_are_said(boarded: CommandLine, lab: Lab) -> None:
+def test_a_bad_cursor_and_a_service_outage_are_reported(boarded: CommandLine, lab: Lab) -> None:
     """The error gives the fix, and events from before it are still printed."""
     lab.put("run_1", "working", created=1)
     boarded("runs", "events")
@@ -127,7 +127,7 @@ FIRST: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_the_first_answer_of_any_command_divides_history_from_news(boarded: CommandLine, lab: Lab, first: str) -> None:
+def test_the_first_answer_separates_old_runs_from_events(boarded: CommandLine, lab: Lab, first: str) -> None:
     """A run that starts and finishes between two commands is an event, though nothing polled; older runs are not."""
     if first != "an empty service":
         lab.put("run_0", "completed", created=0)

@@ -51,7 +51,7 @@ def failed(faulty: CommandLine, works: Works, count: int) -> list[str]:
     return run_ids
 
 
-def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, server: Server, works: Works) -> None:
+def test_a_failed_run_is_retried_once_with_the_same_body(faulty: CommandLine, server: Server, works: Works) -> None:
     """A second call reports that it was done; a new failure or another key is sent."""
     own = faulty("runs", "start", "-R", "acme/api", "--branch", "b/{action}", "--metadata", "n=1", "One", "--json")
     faulty("runs", "start", "-R", "acme/web", "Two")
@@ -77,7 +77,7 @@ def test_what_failed_is_sent_again_with_the_same_body_once(faulty: CommandLine, 
     assert faulty("actions", "list", "--limit", "1", "--json").json()["actions"][0]["key"] == "k-run_0"
 
 
-def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: Server, works: Works) -> None:
+def test_each_run_that_cannot_be_retried_has_a_reason(faulty: CommandLine, server: Server, works: Works) -> None:
     """The others are still sent, with a warning if the code host is down; the exit code covers the rest."""
     for number, status in enumerate(["failed", "completed", "working"]):
         faulty("runs", "start", "-R", "acme/api", f"Task {number}")
@@ -98,7 +98,7 @@ def test_each_run_that_cannot_be_retried_says_why(faulty: CommandLine, server: S
     assert len(server.posts) == before + 1
 
 
-def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
+def test_the_batch_stops_at_a_fault_that_every_run_would_have(
     faulty: CommandLine, server: Server, works: Works
 ) -> None:
     """After a refusal of one run the batch continues.
@@ -118,7 +118,7 @@ def test_the_batch_ends_where_the_next_would_end_the_same_way_and_goes_on_later(
     assert sorted(bodies) == ["Task 0", "Task 0", "Task 1", "Task 2", "Task 3"]
 
 
-def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, works: Works) -> None:
+def test_nothing_is_retried_without_consent(faulty: CommandLine, server: Server, works: Works) -> None:
     """A terminal gets one question for all runs; a dry run asks nothing and prints the requests."""
     (faulty.home / "c.toml").write_text("[console]\nsend_cap = 1\n")
     failed(faulty, works, 2)
@@ -138,7 +138,7 @@ def test_nothing_is_sent_without_a_yes(faulty: CommandLine, server: Server, work
     assert (terminal.end(), len(server.posts)) == (0, before + 2)
 
 
-def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server, works: Works) -> None:
+def test_waiting_ends_when_all_runs_ended(faulty: CommandLine, server: Server, works: Works) -> None:
     """A second call waits for the runs that the first one sent, until the time limit."""
     failed(faulty, works, 2)
     works.end("run_0", "completed", updated=61)
@@ -158,9 +158,7 @@ def test_waiting_is_over_when_all_have_ended(faulty: CommandLine, server: Server
     assert done.json()["rows"][1]["run"]["status"] == "completed"
 
 
-def test_what_a_colleague_asked_is_sent_again_and_whose_it_is_is_said(
-    faulty: CommandLine, server: Server, works: Works
-) -> None:
+def test_retrying_a_colleagues_run_uses_the_services_words(faulty: CommandLine, server: Server, works: Works) -> None:
     """The words come from the service, not from this machine's ledger. If it cannot be asked, nothing is sent."""
     faulty("runs", "start", "-R", "acme/api", "Mine")
     for updated, status in enumerate(("completed", "working", "failed"), 60):

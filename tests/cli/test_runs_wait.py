@@ -11,7 +11,7 @@ from tests.cli.conftest import CommandLine
 from tests.lab import EXECUTION, Lab, Received, Step
 
 
-def test_waiting_ends_as_the_runs_do(boarded: CommandLine, lab: Lab) -> None:
+def test_the_exit_code_of_waiting_follows_the_runs(boarded: CommandLine, lab: Lab) -> None:
     """The exit code is 0 if all completed, 1 if one failed, 3 after the time limit; a bare number means seconds."""
     for number, status in enumerate(("completed", "failed", "working", "queued")):
         lab.put(f"run_{number}", status, created=number)
@@ -27,7 +27,7 @@ def test_waiting_ends_as_the_runs_do(boarded: CommandLine, lab: Lab) -> None:
         assert document.get("error", {}).get("kind") == kind
 
 
-def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boarded: CommandLine, lab: Lab) -> None:
+def test_waiting_outlasts_a_429_and_prints_its_reason(boarded: CommandLine, lab: Lab) -> None:
     """A 429 is reported and waited out, and the reason why a run is queued is printed once."""
     lab.put("run_1", "queued", created=0)
     reason = "waiting for git.example since 01:02"
@@ -46,7 +46,7 @@ def test_waiting_outlasts_a_service_that_is_busy_and_says_what_it_waits_for(boar
 
 
 @pytest.mark.parametrize("words", ["continue", "start"])
-def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, lab: Lab, words: str) -> None:
+def test_a_lagging_list_does_not_end_waiting(boarded: CommandLine, lab: Lab, words: str) -> None:
     """An earlier turn's end does not count for the new turn, and a new run that is not listed yet is waited for."""
     lab.put("run_0", "completed", created=-120, updated=-90)
     lab.put("run_1", "completed", created=-60, updated=-30)
@@ -76,9 +76,7 @@ def test_a_list_that_lags_behind_a_write_ends_no_waiting(boarded: CommandLine, l
 
 
 @pytest.mark.parametrize(("by", "code", "kind"), [("ctrl+c", 130, "interrupted"), ("the run", 7, "not_found")])
-def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
-    boarded: CommandLine, lab: Lab, by: str, code: int, kind: str
-) -> None:
+def test_ctrl_c_or_a_vanished_run_ends_waiting(boarded: CommandLine, lab: Lab, by: str, code: int, kind: str) -> None:
     """The error has the requested format, whether waiting was interrupted or the run has vanished."""
     lab.put("run_0", "completed", created=0, updated=5)
     lab.put("run_1", "working", created=1)
@@ -100,7 +98,7 @@ def test_ctrl_c_or_a_run_that_vanishes_ends_the_waiting(
     assert "Traceback" not in err
 
 
-def test_an_agents_run_is_waited_for_where_its_id_is_listed(boarded: CommandLine, lab: Lab) -> None:
+def test_an_agents_run_is_waited_for_until_it_is_listed(boarded: CommandLine, lab: Lab) -> None:
     """The run is listed later than the execution.
 
     Its end is the command's result, and no other run is mistaken for it.

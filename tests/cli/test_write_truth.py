@@ -52,7 +52,7 @@ def locked(faulty: CommandLine, server: Server, name: str) -> Iterator[sqlite3.C
         ("cache.sqlite3", ("runs", "continue", "run_1", "Go on", "--json"), ["completed", "working", "failed"], 1),
     ],
 )
-def test_a_run_that_the_cache_could_not_take_is_waited_for(
+def test_a_run_that_was_not_cached_is_waited_for(
     faulty: CommandLine, server: Server, locked: sqlite3.Connection, command: tuple[str, ...], turns: list[str],
     code: int,
 ) -> None:  # fmt: skip
@@ -81,7 +81,7 @@ def test_a_run_that_the_cache_could_not_take_is_waited_for(
 
 
 @pytest.mark.parametrize("name", ["ledger.sqlite3"])
-def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine, locked: sqlite3.Connection) -> None:
+def test_a_write_is_unknown_if_its_outcome_was_not_recorded(faulty: CommandLine, locked: sqlite3.Connection) -> None:
     """Exit code 6 with the action's id and the service's answer.
 
     Once the process is dead, the ledger says unknown too.
@@ -101,7 +101,7 @@ def test_a_write_that_the_ledger_could_not_record_is_unknown(faulty: CommandLine
     assert shown["state"] == "unknown"
 
 
-def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: CommandLine, server: Server) -> None:
+def test_a_second_signal_ends_a_write_at_once(faulty: CommandLine, server: Server) -> None:
     """The ledger may be unable to record the outcome; the next command then finds it unknown."""
     faulty("actions", "list")
     (path,) = (faulty.home / "data").rglob("ledger.sqlite3")
@@ -128,7 +128,7 @@ def test_a_second_signal_ends_a_write_at_once_and_says_nothing_wrong(faulty: Com
     assert [action["state"] for action in faulty("actions", "list", "--json").json()["actions"]] == ["unknown"]
 
 
-def test_what_fails_after_a_write_does_not_call_it_unsent(faulty: CommandLine, server: Server) -> None:
+def test_a_failure_after_a_write_does_not_report_it_unsent(faulty: CommandLine, server: Server) -> None:
     """A failing close is a warning. If interrupted before the document is printed, the error includes the outcome."""
     server.otherwise = lambda _: Respond(201, ORGANIZATION)
     known = ("confirmed", "not_sent", "interrupted", "the disk is gone")
@@ -142,7 +142,7 @@ def test_what_fails_after_a_write_does_not_call_it_unsent(faulty: CommandLine, s
         assert (result.code, [word for word in known if word in result.out]) == (code, words), place
 
 
-def test_the_ledger_is_read_though_the_cache_cannot_be_used(faulty: CommandLine, server: Server) -> None:
+def test_the_ledger_is_readable_without_a_cache(faulty: CommandLine, server: Server) -> None:
     """The ledger can be listed on a full disk. A cache of another version is replaced, with one note on stderr."""
     server.script(Drop())
     action_id = faulty(*CREATE).json()["action_id"]
@@ -170,7 +170,7 @@ def test_the_ledger_is_read_though_the_cache_cannot_be_used(faulty: CommandLine,
         ("full", "gone", Drop(), 6),
     ],
 )
-def test_a_stream_that_cannot_be_written_does_not_change_a_writes_exit_code(
+def test_an_unwritable_stream_does_not_change_a_writes_exit_code(
     faulty: CommandLine, server: Server, stdout: str, stderr: str, step: Respond | Drop, code: int
 ) -> None:
     """A closed pipe or a full disk neither prevents the write nor hides its outcome."""
@@ -186,9 +186,7 @@ def test_a_stream_that_cannot_be_written_does_not_change_a_writes_exit_code(
 
 
 @pytest.mark.parametrize("content", [b"no database " * 500, None])
-def test_a_ledger_that_cannot_be_used_sends_nothing_and_says_so(
-    faulty: CommandLine, server: Server, content: bytes | None
-) -> None:
+def test_an_unusable_ledger_reports_not_sent(faulty: CommandLine, server: Server, content: bytes | None) -> None:
     """With a corrupt or newer ledger the document says `not_sent`; readable rows are listed with a warning."""
     server.script(Respond(201, ORGANIZATION))
     faulty(*CREATE)
@@ -216,7 +214,7 @@ def redirected(line: CommandLine, redirection: str, *arguments: str) -> subproce
     return subprocess.run(words, env=line.environment, cwd=line.home, capture_output=True, text=True, check=False)
 
 
-def test_a_process_without_streams_does_what_it_is_asked_for(lone: CommandLine) -> None:
+def test_a_process_without_streams_works(lone: CommandLine) -> None:
     """Without stdin, stdout and stderr the exit code is the work's, and no output ends up in another file."""
     done = redirected(lone, "<&- >&- 2>&-", "runs", "list", "--cached", "--json")
 

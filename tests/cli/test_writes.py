@@ -7,7 +7,7 @@ from tests.cli.conftest import CREATE, CommandLine
 from tests.lab import EXECUTION, ORGANIZATION, RUN, Drop, Hang, Lab, Raw, Received, Respond, Server, Step
 
 
-def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLine, server: Server) -> None:
+def test_an_extension_that_is_not_offered_is_unknown_or_reported(faulty: CommandLine, server: Server) -> None:
     """The invitation shows as neither sent nor waiting; a service that is down is noted; `--cached` asks nothing."""
     server.script(Respond(201, ORGANIZATION))
     faulty("orgs", "create", "ada@example.com")
@@ -25,7 +25,7 @@ def test_what_the_service_does_not_offer_is_unknown_or_said_so(faulty: CommandLi
     assert (agents.code, agents.json()["error"]["kind"]) == (7, "not_offered")
 
 
-def test_a_named_agent_is_told_what_to_do_in_words(faulty: CommandLine, server: Server) -> None:
+def test_a_named_agent_takes_instructions(faulty: CommandLine, server: Server) -> None:
     """The input `instructions` may be given once. JSON inputs are sent as JSON."""
     server.script(Respond(201, EXECUTION), Respond(201, EXECUTION))
     start = ("agents", "start", "nightly", "-R", "acme/api", "--json")
@@ -68,9 +68,7 @@ def test_each_answer_to_a_write_has_its_exit_code(
     assert len(server.posts) == 2
 
 
-def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
-    faulty: CommandLine, server: Server, lone: CommandLine
-) -> None:
+def test_a_signal_during_a_write_reports_it_unknown(faulty: CommandLine, server: Server, lone: CommandLine) -> None:
     """If nothing listens, nothing is sent. A started run is reported even if waiting for it fails."""
     server.script(Respond(201, RUN), Respond(401, {"message": "expired"}), Hang())
     started = faulty("runs", "start", "-R", "acme/api", "--wait", "--json", "Review")
@@ -89,7 +87,7 @@ def test_a_signal_during_a_write_leaves_it_unknown_and_says_so(
     assert [(each.code, each.json()["state"]) for each in unsent] == [(8, "not_sent")] * 2
 
 
-def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: CommandLine, server: Server) -> None:
+def test_a_write_refused_locally_has_the_same_document(faulty: CommandLine, server: Server) -> None:
     """Scripts read the same fields, even if the request was refused before sending."""
     server.script(Drop())
     assert faulty(*CREATE).code == 6
@@ -112,7 +110,7 @@ def test_a_write_that_was_refused_here_has_a_writes_document_too(faulty: Command
     assert len(server.posts) == 1
 
 
-def test_a_continuation_waits_for_the_end_of_an_active_run(faulty: CommandLine, server: Server) -> None:
+def test_a_continuation_waits_for_an_active_run(faulty: CommandLine, server: Server) -> None:
     """A bot sends it once. Cancelling the run warns that it drops it."""
     lab = Lab()
     lab.put("run_1", "working", created=1)

@@ -80,7 +80,7 @@ def types(schema: dict[str, Any]) -> set[str]:
     return {found} if isinstance(found, str) else set(found)
 
 
-def test_the_service_describes_itself_as_the_specification_does(specification: Any, subject: Subject) -> None:
+def test_the_services_openapi_matches_the_specification(specification: Any, subject: Subject) -> None:
     """Both descriptions have the same six operations under /v1 with their parameters, bodies and statuses.
 
     Extensions are marked, and each call names who may make it.

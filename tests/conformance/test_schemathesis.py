@@ -98,7 +98,7 @@ def judge(report: dict[str, Any], at_least: int, operations: int = 6) -> None:
     ("examples", "at_least", "seed"),
     [(1, 250, 20250131), *(pytest.param(400, 4000, seed, marks=CAMPAIGN) for seed in range(1, 4))],
 )
-def test_whatever_is_sent_the_answer_conforms(
+def test_every_answer_conforms_to_the_specification(
     subject: Subject, specification: dict[str, Any], tmp_path: Path, examples: int, at_least: int, seed: int
 ) -> None:
     """Answers have a documented status, type and body, and never a 5xx; violations are refused, and no token leaks."""
@@ -106,7 +106,7 @@ def test_whatever_is_sent_the_answer_conforms(
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=CAMPAIGN)])
-def test_what_the_published_description_allows_is_accepted(subject: Subject, tmp_path: Path, examples: int) -> None:
+def test_every_value_the_schema_allows_is_accepted(subject: Subject, tmp_path: Path, examples: int) -> None:
     """Nothing that the published lengths, formats, enums and alternatives allow is refused."""
     described = known(subject.description())
     options = ("--mode", "positive", "--phases", "coverage,fuzzing")
@@ -121,7 +121,7 @@ def fits(field: dict[str, Any], value: str | int) -> bool:
     return re.search(field["pattern"], value) is not None and len(value) >= field.get("minLength", 0)
 
 
-def test_what_is_refused_does_not_fit_the_published_description(subject: Subject) -> None:
+def test_every_refused_value_violates_the_schema(subject: Subject) -> None:
     """The service refuses each of these values, and the published schema excludes them."""
     described = subject.description()["paths"]
 
@@ -152,7 +152,7 @@ def test_what_is_refused_does_not_fit_the_published_description(subject: Subject
 
 
 @pytest.mark.parametrize("examples", [1, pytest.param(300, marks=CAMPAIGN)])
-def test_the_extension_answers_as_it_says(subject: Subject, tmp_path: Path, examples: int) -> None:
+def test_the_extension_matches_its_description(subject: Subject, tmp_path: Path, examples: int) -> None:
     """The results of a run and of one of its turns (docs/dev/api.md) match their OpenAPI description."""
     described = subject.description()
     described["paths"] = {

@@ -77,7 +77,7 @@ async def press_all(scene: Scene, disk: Disk, way: str, pressed: set[tuple[type,
     disk.fails = False
 
 
-async def test_no_key_ends_the_console_while_our_files_fail(staged: Staged, disk: Disk) -> None:
+async def test_no_key_crashes_the_console_while_files_fail(staged: Staged, disk: Disk) -> None:
     """Every binding of every screen is pressed, while every method of cache and ledger fails."""
     async with staged(SMALL) as scene:
         pressed: set[tuple[type, str]] = set()

@@ -142,7 +142,7 @@ async def a_night(scene: Scene, service: Service) -> None:
     await scene.tick(seconds=1)
 
 
-async def test_each_is_walked_in_one_console(staged: Staged, service: Service, tmp_path: Path) -> None:
+async def test_every_journey_works_in_one_console(staged: Staged, service: Service, tmp_path: Path) -> None:
     """All are walked in one console, one after the other, each from the list of runs."""
     a_week(service)
     file = tmp_path / "config.toml"
@@ -159,7 +159,7 @@ async def test_each_is_walked_in_one_console(staged: Staged, service: Service, t
             await scene.shows(*(word for word in journey.ends if not any(word in toast for toast in scene.toasts)))
 
 
-def test_the_documentation_lists_them_with_their_keys() -> None:
+def test_the_documentation_lists_every_journey() -> None:
     """The documentation lists ten, in this order, and none takes more than five keys."""
     page = (Path(__file__).parents[2] / "docs/use/console.md").read_text("utf-8")
     table = page.partition("## Ten journeys")[2].partition("\n## ")[0]
@@ -180,7 +180,7 @@ def form_values(scene: Scene) -> dict[str, str]:
     return dict(scene.app.screen.values)
 
 
-async def test_an_unknown_outcome_is_in_sight_everywhere_until_it_is_resolved(staged: Staged, service: Service) -> None:
+async def test_an_unknown_outcome_is_visible_everywhere_until_resolved(staged: Staged, service: Service) -> None:
     """The header and the tab count it and a key leads to it.
 
     It is not sent again, and once resolved no form warns about it. An open form notices a resolution by another process
@@ -243,7 +243,7 @@ async def ended(scene: Scene, service: Service, **statuses: str) -> None:
     await scene.sync()
 
 
-async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(staged: Staged, service: Service) -> None:
+async def test_a_batch_is_followed_after_its_form_closes(staged: Staged, service: Service) -> None:
     """The batch's line changes in every tab, and its list names each run."""
     async with staged() as scene:
         await started(scene, service, 3)
@@ -269,7 +269,7 @@ async def test_a_batch_is_followed_to_its_end_after_its_form_has_closed(staged: 
         assert isinstance(scene.app.screen, RunScreen)
 
 
-async def test_what_a_batch_left_unknown_moves_its_line_when_it_is_resolved(staged: Staged, service: Service) -> None:
+async def test_resolving_an_outcome_updates_its_batch(staged: Staged, service: Service) -> None:
     """The outcome is resolved in Activity, long after the form has closed; once dismissed, the line disappears."""
     async with staged() as scene:
         await started(scene, service, 1)
@@ -296,7 +296,7 @@ REQUESTS: tuple[WriteRequest, ...] = (
 UNSHOWABLE: tuple[WriteRequest, ...] = (REQUESTS[1], *REQUESTS[-2:])
 
 
-async def test_what_was_rejected_is_edited_and_sent_again(staged: Staged, service: Service) -> None:
+async def test_a_rejected_request_can_be_edited_and_sent(staged: Staged, service: Service) -> None:
     """The form starts with the request as it was sent, and creates a new action; the old one stays rejected.
 
     A request that no form can show exactly is refused with a sentence, and never changed silently.

@@ -62,7 +62,7 @@ def detail(scene: Scene) -> str:
     return " ".join(" ".join(line.split("│")[-1].split()) for line in scene.lines)
 
 
-async def test_an_invitation_is_shown_as_the_service_knows_it(staged: Staged, server: Server, partner: Partner) -> None:
+async def test_an_invitation_shows_the_services_state(staged: Staged, server: Server, partner: Partner) -> None:
     """The row shows where the mail went and its result.
 
     Resending needs a confirmation other than enter, and is recorded in the ledger. An accepted invitation cannot be

@@ -7,7 +7,7 @@ from tests.console.conftest import SMALL, Staged
 BROKEN = "cache.sqlite3 is not a database. Delete it: it fills again."
 
 
-async def test_no_room_waits_for_an_answer_that_cannot_be_kept(staged: Staged) -> None:
+async def test_no_screen_waits_for_an_answer_that_cannot_be_stored(staged: Staged) -> None:
     """No screen says "asking" or "nothing yet", whether it was open when the storage failed or opens later."""
     async with staged(SMALL, synced=False) as scene:
         await scene.press("2", "4", "6", "1")

@@ -58,7 +58,7 @@ STATES: Final[dict[str, Callable[[Scene], Awaitable[None]]]] = {
 }
 
 
-async def test_after_a_good_day(staged: Staged, picture: SnapshotAssertion) -> None:
+async def test_pictures_of_a_service_that_stops_answering(staged: Staged, picture: SnapshotAssertion) -> None:
     """Known rows stay, with their age."""
     async with staged(SMALL) as scene:
         await unreachable(scene)
@@ -69,7 +69,7 @@ async def test_after_a_good_day(staged: Staged, picture: SnapshotAssertion) -> N
 async def test_the_header_names_every_state(staged: Staged, picture: SnapshotAssertion, state: str) -> None:
     """The header names each state, and the notice gives the fix.
 
-    `test_after_a_good_day` covers lasting states in every tab.
+    `test_pictures_of_a_service_that_stops_answering` covers lasting states in every tab.
     """
     async with staged(SMALL) as scene:
         await STATES[state](scene)
@@ -77,7 +77,7 @@ async def test_the_header_names_every_state(staged: Staged, picture: SnapshotAss
         assert scene.app.export_screenshot() == picture
 
 
-async def test_before_any_answer(staged: Staged, picture: SnapshotAssertion) -> None:
+async def test_pictures_before_the_first_answer(staged: Staged, picture: SnapshotAssertion) -> None:
     """Before the first answer, no screen claims that there is nothing."""
     async with staged(SMALL, synced=False) as scene:
         await looked_at(scene, picture, "runs", "health", "insights")

@@ -50,7 +50,7 @@ def painted(rng: random.Random, width: int) -> Iterator[str]:
     yield f"\x1b[1;{rng.randint(1, 3)}H"
 
 
-def test_the_terminal_shows_the_same_as_if_all_were_written() -> None:
+def test_split_output_shows_the_same_text() -> None:
     """The terminal shows the same text however it is split, with wide characters, and after another program used it."""
     rng, written, whole = random.Random(7), 0, 0
     text, theirs, ours = WrittenText(), Line(), Line()
@@ -69,7 +69,7 @@ def test_the_terminal_shows_the_same_as_if_all_were_written() -> None:
     assert written < whole
 
 
-async def test_ages_on_a_still_screen_go_on(staged: Staged, board: Lab) -> None:
+async def test_ages_on_an_idle_screen_keep_counting(staged: Staged, board: Lab) -> None:
     """Minutes keep counting, although the screen is checked less often while it shows no seconds."""
     now = board.now
     board.put("only", "failed", created=now - timedelta(minutes=20), updated=now - timedelta(minutes=10))

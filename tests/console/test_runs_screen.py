@@ -41,7 +41,7 @@ async def test_rows_are_dimmed_while_the_service_gives_no_answer(staged: Staged)
         assert "live" in scene.lines[0]
 
 
-async def test_history_that_a_poll_completed_is_called_complete(staged: Staged, board: Lab) -> None:
+async def test_a_completed_history_is_shown_as_complete(staged: Staged, board: Lab) -> None:
     """Runs are announced as they are stored, before the history is known to be complete."""
     async with staged(WIDE, synced=False) as scene:
         engine = scene.engine
@@ -67,7 +67,7 @@ async def hear(scene: Scene, ahead: timedelta) -> None:
     await scene.ring()
 
 
-async def test_ages_count_by_the_service_s_clock_and_that_is_said_once(staged: Staged, board: Lab) -> None:
+async def test_ages_use_the_services_clock(staged: Staged, board: Lab) -> None:
     """A run that the service created three minutes ago shows three minutes, and the last 24 hours use its clock too."""
     async with staged() as scene:
         created = (scene.clock() + AHEAD - timedelta(minutes=3) - START).total_seconds() / 60

@@ -14,7 +14,7 @@ from app.runs.screen_export import ExportScreen
 from app.runs.screen_pickers import ViewSaver
 
 
-def test_enter_does_nothing_that_cannot_be_undone() -> None:
+def test_enter_never_does_the_irreversible() -> None:
     """In no dialog does enter do the same as ctrl+s, which sends, replaces and destroys."""
 
     def bound(dialog: type[ModalScreen[Any]], key: str) -> set[str]:

@@ -25,7 +25,7 @@ async def test_help_names_every_key_of_the_screen(staged: Staged) -> None:
         assert "Start a run" not in scene.text
 
 
-async def test_a_key_opens_what_a_toast_is_about(staged: Staged) -> None:
+async def test_a_key_opens_a_toasts_subject(staged: Staged) -> None:
     """The key opens the run, or the toast's full text if it concerns nothing else.
 
     A screen's reads stop before the screen closes, since a late result would look for widgets that no longer exist.

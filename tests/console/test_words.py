@@ -21,7 +21,7 @@ def before(**by: float) -> datetime:
     return NOON - timedelta(**by)
 
 
-def test_times_as_words() -> None:
+def test_times_are_written_as_words() -> None:
     """Ages, starts, spans and moments are written as words.
 
     A clock that is slightly ahead changes nothing, one far ahead is mentioned.
@@ -81,7 +81,7 @@ def link(ok_s: float | None = None, kind: str | None = None, *, failures: int = 
         (link(None, "some_new_kind"), "◌ not answering"),
     ],
 )
-def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None:
+def test_only_recent_answers_are_live(state: LinkState | None, text: str) -> None:
     """Old facts show their age, and a failure its reason; what counts as late depends on the poll interval."""
     often = PollTiming(opened_at=NOON - timedelta(hours=1), period_s=2.0)
 
@@ -99,7 +99,7 @@ def test_only_young_answers_are_live(state: LinkState | None, text: str) -> None
         (link(None, "not_authorized"), "service_down", "✗ token refused"),
     ],
 )
-def test_a_wait_says_why(state: LinkState, wait: WaitReason, text: str) -> None:
+def test_a_wait_shows_its_reason(state: LinkState, wait: WaitReason, text: str) -> None:
     """The reason only appears when facts are older than between two polls, and never hides what only a user can fix."""
     assert freshness(state, PATIENCE, NOON, Wait(wait, NOON + timedelta(minutes=2))).text == text
 
@@ -110,7 +110,7 @@ def detail(status: str, *moves: tuple[str | None, str, datetime], created: datet
     return RunDetail(run, NOON, NOON, "current", transitions)
 
 
-def test_the_time_before_the_first_look_is_not_claimed() -> None:
+def test_time_before_the_first_observation_is_unknown() -> None:
     """A run first seen active has an unobserved time before; one first seen queued was queued since its creation."""
     late = detail("working", (None, "working", before(minutes=5)), created=before(minutes=9))
     early = detail(
@@ -132,7 +132,7 @@ def test_the_time_before_the_first_look_is_not_claimed() -> None:
     )
 
 
-async def test_what_is_asked_while_at_work_is_done_once_more() -> None:
+async def test_requests_during_a_round_cause_one_more_round() -> None:
     """Ten requests during one round cause one further round, never two at once, and even after a failing round."""
     gate, begun, tasks, rounds = asyncio.Event(), asyncio.Event(), list[asyncio.Task[None]](), list[int]()
 

@@ -108,7 +108,7 @@ def demo(tmp_path: Path) -> Iterator[Demo]:
     demo.process.kill()
 
 
-def test_what_the_first_line_names_is_there_and_was_really_executed(
+def test_the_demo_contains_what_its_first_line_names(
     demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Changes, reviews, a mail and a failed clone exist, and the fixer's log is labelled as a recording.
@@ -177,7 +177,7 @@ def test_what_the_first_line_names_is_there_and_was_really_executed(
     again.end()
 
 
-def test_the_service_does_not_outlive_a_killed_demo(tmp_path: Path) -> None:
+def test_a_killed_demo_leaves_no_service(tmp_path: Path) -> None:
     """After kill -9 of the process that started it, no service is left."""
     demo = begun(Program((str(tmp_path),), environment(tmp_path), code=STARTS_A_SERVICE))
     assert demo.is_answering()
@@ -190,7 +190,7 @@ def git(repository: Path, *arguments: str) -> str:
     return subprocess.run(["git", "-C", repository, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def test_under_a_console_a_team_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_demo_has_a_month_of_history(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The world has a month of history, a lost answer, and a rule that acted on recent failures.
 
     Its agents do nothing here, since the test of the demo without a console covers them.
@@ -236,7 +236,7 @@ def test_a_kept_demo_gets_no_second_month(tmp_path: Path, monkeypatch: pytest.Mo
     assert (tmp_path / "config.toml").exists()
 
 
-def test_a_choice_in_the_settings_of_a_kept_demo_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kept_demo_keeps_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """If the settings require a sandbox, the service starts with it, whether bubblewrap works or not."""
     chosen = '[execution]\nsandbox = "require"\n'
     (tmp_path / "service.toml").write_text(chosen)

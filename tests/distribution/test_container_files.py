@@ -41,7 +41,7 @@ def linter(name: str) -> str:
         "caddy validate --adapter caddyfile --config Caddyfile",
     ],
 )
-def test_linters_find_no_fault(command: str, tmp_path: Path) -> None:
+def test_container_files_pass_their_linters(command: str, tmp_path: Path) -> None:
     name, *arguments = command.split()
     # Caddy creates its certificate authority in its home.
     home = {**os.environ, "HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
@@ -51,7 +51,7 @@ def test_linters_find_no_fault(command: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_two_workers_stand_behind_one_api_and_a_proxy() -> None:
+def test_containers_are_confined_behind_a_proxy() -> None:
     """Only the proxy is reachable from outside, nothing runs as root, and agents need a sandbox.
 
     A container may write only to its data, and is stopped half a minute after the running turns' limit, or later.

@@ -24,7 +24,7 @@ OTHERS_NAME: Final = re.compile(
 TEXTS: Final = {".py", ".md", ".toml", ".yaml", ".yml", ".service", ".txt", ""}
 
 
-def test_every_part_and_text_knows_the_same_name() -> None:
+def test_every_part_uses_the_same_distribution_name() -> None:
     """The program and the service share no code except this name.
 
     The distribution called runwarden belongs to others.
@@ -46,7 +46,7 @@ def test_every_part_and_text_knows_the_same_name() -> None:
 
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS))
-def test_what_is_checked_is_what_the_extra_installs(extra: str) -> None:
+def test_every_dependency_of_an_extra_is_checked(extra: str) -> None:
     """A new dependency in an extra is checked before its command starts."""
     names = {re.split(r"[^\w-]", line)[0] for line in PROJECT["optional-dependencies"][extra]}
 

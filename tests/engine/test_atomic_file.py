@@ -8,7 +8,7 @@ import pytest
 from app.engine.atomic_file import replacing
 
 
-def test_what_breaks_off_leaves_the_file_as_it_was_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_an_interrupted_write_leaves_the_file_unchanged(tmp_path: Path) -> None:
     """A full disk only loses the text being written. A new file is private."""
     path = tmp_path / "runs.csv"
     path.touch(mode=0o644)

@@ -46,7 +46,7 @@ async def busy(*_: object) -> None:
     raise DatabaseBusyError("Busy.", path=Path("ledger.sqlite3"))
 
 
-async def test_all_is_closed_whatever_fails_before(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_everything_is_closed_after_a_failure(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In-flight writes finish first; an error of the lease is reported, and leaves no connection open."""
     closed: list[str] = []
     for kind in (InFlight, Client, State, Ledger, Cache):
@@ -67,7 +67,7 @@ async def test_all_is_closed_whatever_fails_before(lab: Lab, tmp_path: Path, mon
     assert closed == ["InFlight", "Client", "State", "Ledger", "Cache"]
 
 
-async def test_a_poll_that_breaks_is_a_failing_link(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_crashed_poll_is_a_failing_link(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bug must not look like a quiet service."""
 
     async def breaks(_: object) -> None:
@@ -86,9 +86,7 @@ async def test_a_poll_that_breaks_is_a_failing_link(lab: Lab, tmp_path: Path, mo
     assert "OverflowError" in str(links[0].error_message)
 
 
-async def test_of_two_processes_one_polls_and_the_other_hears(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_one_of_two_processes_polls(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs and health are polled by one engine. The second engine does not poll; each learns of the other's writes."""
     lab.put("run_1", "working", created=0)
     first: list[Event] = []
@@ -118,7 +116,7 @@ async def test_of_two_processes_one_polls_and_the_other_hears(
             assert not any(isinstance(event, LinkChanged) for event in second)
 
 
-async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
+async def test_cached_data_is_readable_after_a_failed_refresh(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing token makes the link fail, not the program. The first problem is returned."""
@@ -140,7 +138,7 @@ async def test_what_is_cached_can_be_read_whatever_a_refresh_meets(
 
 
 @pytest.mark.parametrize("has_lease", [True, False])
-async def test_a_write_whose_process_was_killed_is_settled_while_a_console_is_open(
+async def test_a_killed_processs_write_is_noticed_by_an_open_console(
     lab: Lab, tmp_path: Path, *, has_lease: bool
 ) -> None:
     """Any polling process notices it, with or without the lease, so it does not stay "sending" until the next start."""

@@ -59,7 +59,7 @@ def often(folder: Path, seconds: int = 1) -> Path:
 
 
 @pytest.mark.parametrize("otherwise", [Respond(401), Drop()], ids=["401", "no link"])
-async def test_a_poller_that_cannot_poll_lets_another_one_poll(
+async def test_a_poller_that_cannot_poll_yields_to_another(
     otherwise: Respond | Drop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process with a good token polls after a few seconds, and keeps the lease.
@@ -91,7 +91,7 @@ async def test_a_poller_that_cannot_poll_lets_another_one_poll(
             await until(lambda: bad.polling.is_poller and len(server.requests) > asked, "it polls again")
 
 
-async def test_without_a_file_for_the_lease_each_process_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_lease_file_each_process_polls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A network file system has no lease: that is reported, and everything else works."""
     mounts = tmp_path / "mounts"
     mounts.write_text(f"1 0 0:1 / {tmp_path} rw - nfs4 server:/home rw\n")

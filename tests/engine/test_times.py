@@ -21,7 +21,7 @@ def test_durations_are_read_as_people_write_them() -> None:
             parse_duration(text)
 
 
-def test_moments_are_relative_or_absolute() -> None:
+def test_times_are_relative_or_absolute() -> None:
     """Each is aware and in UTC. A time without an offset is ambiguous, and refused."""
     for text, moment in {
         "-2h": datetime(2026, 5, 4, 10, 30, tzinfo=UTC),
@@ -36,7 +36,7 @@ def test_moments_are_relative_or_absolute() -> None:
             parse_period(text, NOW)
 
 
-def test_all_these_are_the_same_moment() -> None:
+def test_equal_times_are_read_in_every_format() -> None:
     """RFC 3339, the same without an offset, and epochs are read; an unreadable time is None."""
     for received in (
         "2026-05-01T10:00:00Z",
@@ -60,7 +60,7 @@ def test_all_these_are_the_same_moment() -> None:
         timezones=st.sampled_from([UTC, timezone(timedelta(hours=-11)), timezone(timedelta(hours=5.5))]),
     )
 )
-def test_a_written_time_is_read_back_as_itself(moment: datetime) -> None:
+def test_a_printed_time_is_accepted(moment: datetime) -> None:
     """A printed time is accepted by other commands; date_from has a fixed width."""
     text = present(rfc3339(moment))
 
@@ -68,7 +68,7 @@ def test_a_written_time_is_read_back_as_itself(moment: datetime) -> None:
     assert timestamp(text) == parse_period(text, NOW)[0] == moment
 
 
-def test_the_date_tells_how_far_the_clocks_are_apart() -> None:
+def test_the_date_header_gives_the_clock_difference() -> None:
     """The difference is measured from the middle of the request, to half a second.
 
     A time without an offset proves nothing.

@@ -31,7 +31,7 @@ def spans(*parts: tuple[str, float, float]) -> Spans:
         ((("ok", 780, 60), ("no status", 60, 0)), 1.0, 12 / 24),
     ],
 )
-def test_uptime_is_of_the_time_that_is_known(seen: tuple, share: float | None, known_share: float) -> None:
+def test_uptime_counts_only_known_time(seen: tuple, share: float | None, known_share: float) -> None:
     """Unknown time is neither up nor down, and time outside the window does not count."""
     found = uptime(spans(*seen), DAY, NOW, WORDS)
 
@@ -39,7 +39,7 @@ def test_uptime_is_of_the_time_that_is_known(seen: tuple, share: float | None, k
     assert found.known_s == pytest.approx(known_share * DAY.total_seconds())
 
 
-def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:
+def test_an_unknown_status_is_neither_good_nor_bad() -> None:
     """An unknown status neither starts nor ends an incident and is no change.
 
     Only healthy to unhealthy and back count.
@@ -55,7 +55,7 @@ def test_a_host_without_a_status_is_neither_well_nor_unwell() -> None:
     assert slices(well, NOW, 4, 15 * MINUTE, WORDS)[1] is None
 
 
-def test_an_incident_lasts_until_a_recovery_that_holds() -> None:
+def test_an_incident_ends_with_a_lasting_recovery() -> None:
     """A recovery of half a minute belongs to the incident; one of ten minutes ends it."""
     trouble = (("degraded", 60, 50), ("unreachable", 50, 40), ("ok", 40, 39.5), ("unreachable", 39.5, 30))
     later = (("ok", 30, 20), ("degraded", 20, 19.5), ("ok", 19.5, 0))
@@ -76,7 +76,7 @@ def test_an_incident_lasts_until_a_recovery_that_holds() -> None:
         ((("unreachable", 60, 20),), False, 60, True),
     ],
 )
-def test_what_goes_on_is_known_up_to_the_last_look(seen: tuple, connected: bool, start: float, is_over: bool) -> None:
+def test_an_unobserved_gap_does_not_end_an_incident(seen: tuple, connected: bool, start: float, is_over: bool) -> None:
     """An unobserved gap during an incident does not end it; a platform that is gone has no incident any more."""
     (found,) = incidents(spans(*seen), WORDS, HOLD, connected=connected)
 

@@ -38,7 +38,7 @@ def keys(cli: CommandLine, *options: str) -> list[str]:
     return [item["key"] for item in items(cli, *options)]
 
 
-def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, cli: CommandLine) -> None:
+def test_an_item_stays_until_done_and_returns(service: Service, cli: CommandLine) -> None:
     """Two failures in one repository are one item; a new one brings it back alone.
 
     One undo restores everything that was put away together.
@@ -65,7 +65,7 @@ def test_an_item_stays_until_it_is_dealt_with_and_comes_back(service: Service, c
     assert [item["title"] for item in items(cli)] == ["A run failed in acme/api"]
 
 
-def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, tmp_path: Path) -> None:
+def test_the_inbox_lists_what_automations_need(service: Service, cli: CommandLine, tmp_path: Path) -> None:
     """An approval, a paused rule, a rule that is held back and a missing bot are items of the inbox."""
     text = automation('{ continue = "go on" }', "approval = true")
     configured(
@@ -97,7 +97,7 @@ def test_what_the_automations_need_is_in_it(service: Service, cli: CommandLine, 
     assert keys(cli)[-1] == "bot"
 
 
-def test_an_outage_is_one_item_and_one_command_retries_what_it_broke(tmp_path: Path) -> None:
+def test_an_outage_is_one_item_with_a_retry_command(tmp_path: Path) -> None:
     """The item says since when and until when the host is down, and how many runs failed."""
     with Lab(clock=utc_now, health={"github": {"status": "down"}}) as lab:
         inside = CommandLine(tmp_path, lab.base_url)
@@ -128,7 +128,7 @@ def test_an_outage_is_one_item_and_one_command_retries_what_it_broke(tmp_path: P
     assert (nothing.code, "no failed runs" in nothing.err) == (7, True)
 
 
-def test_what_a_rule_retried_is_dealt_with(service: Service, cli: CommandLine) -> None:
+def test_a_retried_failure_leaves_the_inbox(service: Service, cli: CommandLine) -> None:
     """A failure that a rule or user retried leaves the inbox, and is not retried a second time."""
     configured(service, cli.home, automation("{ retry = true }"))
 
@@ -147,9 +147,7 @@ def test_what_a_rule_retried_is_dealt_with(service: Service, cli: CommandLine) -
     assert keys(cli) == []
 
 
-def test_requests_of_one_rule_are_one_item_and_answered_together(
-    service: Service, cli: CommandLine, tmp_path: Path
-) -> None:
+def test_a_rules_requests_are_one_item(service: Service, cli: CommandLine, tmp_path: Path) -> None:
     """A rule's requests are rejected together or not at all.
 
     Those marked as done are excluded from count and command.
@@ -181,7 +179,7 @@ def test_requests_of_one_rule_are_one_item_and_answered_together(
     assert [each["outcome"] for each in approved] == ["approved"] * 2
 
 
-def test_without_the_state_the_marks_are_said_to_be_unknown(service: Service, cli: CommandLine) -> None:
+def test_without_the_state_marks_are_unknown(service: Service, cli: CommandLine) -> None:
     """Without the state file, a done item is listed again but not presented as new."""
     configured(service, cli.home, "")
     sync(service, cli, RUN)

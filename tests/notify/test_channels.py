@@ -32,7 +32,7 @@ def channels(rings: list[int] | None = None, env: Mapping[str, str] | None = Non
     return Channels(notify.desktop, notify.command, env or {}, ring, lambda _: None)
 
 
-async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
+async def test_a_commands_arguments_are_passed_unchanged(tmp_path: Path) -> None:
     """No shell runs, arguments are filled in once, and nothing foreign reads as an option."""
     out = tmp_path / "out.json"
     arguments = "{title}|{body},{repository},--status={status},{branch},{ {,{platform},$HOME;`id`"
@@ -48,7 +48,7 @@ async def test_a_command_gets_its_arguments_as_they_are(tmp_path: Path) -> None:
     )
 
 
-async def test_what_goes_wrong_with_a_command_is_said() -> None:
+async def test_a_commands_failure_is_reported() -> None:
     """The error says that the command is missing, failed with its last words, or hung."""
     missing = await channels(command=("/nowhere/tell",)).deliver([news(), news("x")])
     program = "import sys; print('no \x1b route', file=sys.stderr); sys.exit(3)"
@@ -69,7 +69,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> None:
+async def test_a_program_is_stopped_with_its_children(tmp_path: Path) -> None:
     """The program is stopped at its deadline or when the console exits; a background process left earlier may stay."""
     fifo = tmp_path / "pid"
     os.mkfifo(fifo)
@@ -97,7 +97,7 @@ async def test_a_program_is_stopped_with_all_that_it_started(tmp_path: Path) -> 
     os.kill(pid, signal.SIGKILL)
 
 
-async def test_the_desktops_program_gets_text_and_no_markup(tmp_path: Path) -> None:
+async def test_notify_send_gets_text_without_markup(tmp_path: Path) -> None:
     """notify-send parses text as HTML and a leading hyphen as an option. If it is missing, the error gives the fix."""
     out = tmp_path / "out.txt"
     program = tmp_path / "notify-send"
@@ -116,7 +116,7 @@ async def test_the_desktops_program_gets_text_and_no_markup(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("term", ["foot", "xterm-kitty"])
-def test_a_notification_ends_where_ours_ends(term: str) -> None:
+def test_text_cannot_end_a_terminal_notification(term: str) -> None:
     """A branch that would end the notification, begin another or draw a progress bar is plain text in it."""
     begin = "777;notify;[^;]*;" if term == "foot" else "9;Runwarden: "
     ours = re.compile(rf"\x1b\]{begin}[^\x00-\x1f\x7f-\x9f]*\x1b\\")

@@ -59,7 +59,7 @@ async def test_a_storm_of_failures_is_one_message_with_its_recovery(world: World
     assert (over.level, await world.after(dispatcher, hours=2)) == ("information", [])
 
 
-async def test_what_comes_during_the_interval_is_told_after_it(world: World) -> None:
+async def test_failures_during_the_interval_become_one_message(world: World) -> None:
     """Failures during the interval become one message without repeats, whichever process sends it."""
     dispatcher = await world.began()
     told = []
@@ -71,7 +71,7 @@ async def test_what_comes_during_the_interval_is_told_after_it(world: World) -> 
     assert await world.after(world.dispatcher(TO_ALL + '[notify]\non = ["failed", "completed"]'), minutes=9) == []
 
 
-async def test_while_the_link_is_down_nothing_is_said_to_be_over(world: World) -> None:
+async def test_no_recovery_is_reported_while_the_link_is_down(world: World) -> None:
     """Nothing is reported as recovered while its state is unknown; the link itself is reported."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
@@ -89,7 +89,7 @@ async def test_while_the_link_is_down_nothing_is_said_to_be_over(world: World) -
     ]
 
 
-async def test_history_is_not_told(world: World) -> None:
+async def test_old_failures_are_not_notified(world: World) -> None:
     """Failures from before the bot's first start, or too old when it returns, are not notified."""
     await world.run("run_1", "failed")
     world.move(seconds=10)
@@ -105,7 +105,7 @@ SHARED = '[notify]\ncommand = ["true"]\n'
 
 
 @pytest.mark.parametrize("first", ["console", "bot"])
-async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(world: World, first: str) -> None:
+async def test_console_and_bot_notify_once(world: World, first: str) -> None:
     """Whichever of them is first notifies, and the other does not repeat it, including the recovery."""
     bot, console = await world.began(SHARED), await world.watch(command=("true",))
     await world.health(github="unreachable")
@@ -126,7 +126,7 @@ async def test_a_console_and_a_bot_tell_once_over_the_channels_they_share(world:
     assert told == {first: ["Code host github is unreachable", "Code host github has recovered"], other: []}
 
 
-async def test_in_quiet_hours_the_channels_of_notify_wait(world: World) -> None:
+async def test_quiet_hours_delay_notifications(world: World) -> None:
     """Problems that last are notified after quiet hours, and recoveries wait too; other routes are unaffected."""
     now = world.now.astimezone()
     hours = f"{now:%H:%M}-{now + timedelta(hours=2):%H:%M}"
@@ -152,7 +152,7 @@ FAILED, OVER = "Run failed: acme/api", "Runs complete again: acme/api"
 
 
 @pytest.mark.parametrize("how", ["muted", "snoozed", "acknowledged", "reloaded"])
-async def test_what_was_told_has_its_recovery(world: World, how: str) -> None:
+async def test_each_notified_problem_has_its_recovery(world: World, how: str) -> None:
     """A recovery follows each notified problem once, whatever happened in between."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
@@ -169,7 +169,7 @@ async def test_what_was_told_has_its_recovery(world: World, how: str) -> None:
     assert await world.after(dispatcher, looks=3, minutes=1) == [OVER]
 
 
-async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
+async def test_a_snoozed_problem_is_notified_if_it_lasts(world: World) -> None:
     """A lost connection is notified after its snooze; a snoozed failure, a muted problem or an event is not."""
     dispatcher = await world.began(TO_ALL + '[notify]\non = ["failed", "completed", "link"]')
     until = world.now + timedelta(days=20)
@@ -188,7 +188,7 @@ async def test_what_was_put_off_is_told_if_it_still_is_so(world: World) -> None:
     assert title.startswith("No link to the service")
 
 
-async def test_it_is_repeated_until_it_is_acknowledged_or_given_up(world: World) -> None:
+async def test_a_message_repeats_until_acknowledged(world: World) -> None:
     """A message repeats hourly for some time; a failure after the acknowledgement is new and repeats as well."""
     dispatcher, again = await world.began(REPEATED), f"Ongoing: {FAILED}"
     await world.run("run_1", "failed")
@@ -226,7 +226,7 @@ async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> N
             await world.state.enter_alerts([alert(DoNotify("oncall"), decision, facts, "acme")], world.now)
 
 
-async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: World) -> None:
+async def test_a_reminder_waits_for_the_message_before(world: World) -> None:
     """Without this order, a retried older message would arrive after a newer one."""
     dispatcher = await world.began(REPEATED)
     await world.run("run_1", "failed")
@@ -238,7 +238,7 @@ async def test_a_reminder_waits_until_the_message_before_it_has_arrived(world: W
     assert await world.after(dispatcher, minutes=1) == [f"Ongoing: {FAILED}"]
 
 
-async def test_a_recovery_waits_until_the_message_before_it_has_arrived(world: World) -> None:
+async def test_a_recovery_waits_for_the_message_before(world: World) -> None:
     """A retried problem would otherwise arrive after its own recovery."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
@@ -251,7 +251,7 @@ async def test_a_recovery_waits_until_the_message_before_it_has_arrived(world: W
     assert await world.after(dispatcher, minutes=1) == [OVER]
 
 
-async def test_a_host_that_is_well_again_is_no_longer_repeated(world: World) -> None:
+async def test_a_recovered_host_is_not_repeated(world: World) -> None:
     """Repeats stop when the host is healthy, even before its recovery has been sent."""
     dispatcher = await world.began(REPEATED.replace("1h", "1m"))
     await samples(world, 14, github="down")
@@ -265,7 +265,7 @@ async def test_a_host_that_is_well_again_is_no_longer_repeated(world: World) -> 
     assert await world.after(dispatcher) == ["Code host github has recovered"]
 
 
-async def test_a_host_is_reported_at_once_though_another_one_was_just_reported(world: World) -> None:
+async def test_each_host_is_reported_without_waiting_for_another(world: World) -> None:
     """Each host is reported without waiting for another host's interval, and the message says since when.
 
     A host that the service no longer lists has not recovered: its status is unknown.
@@ -292,7 +292,7 @@ async def test_a_host_is_reported_at_once_though_another_one_was_just_reported(w
     assert await world.titles() == ["outage: Code host gitlab is no longer connected: its state is unknown"]
 
 
-async def test_an_outage_that_ended_before_it_could_be_reported_is_reported_once(world: World) -> None:
+async def test_an_outage_that_ended_unreported_is_reported_once(world: World) -> None:
     """One sentence has both times; an outage entirely within quiet hours is not reported."""
     dispatcher = await world.began(BY_RULE)
     await samples(world, 13, github="down")
@@ -310,9 +310,7 @@ WATCHING = f'{BY_RULE}[[automations]]\nname = "outage"\non = {{ health = "not ok
 
 
 @pytest.mark.parametrize(("text", "is_reported"), [(TO_ALL, True), (WATCHING, True), (BY_RULE, False)])
-async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
-    world: World, text: str, *, is_reported: bool
-) -> None:
+async def test_unreadable_health_is_alerted_and_ended(world: World, text: str, *, is_reported: bool) -> None:
     """The alert is sent once after 15 minutes, if `[notify]` or an automation reports outages; it blames no host."""
     dispatcher = await world.began(text)
     await samples(world, 4, github="ok")
@@ -332,7 +330,7 @@ async def test_health_that_nobody_can_read_is_an_alert_with_an_end(
     ]
 
 
-async def test_a_job_that_keeps_failing_is_an_alert_with_an_end(world: World) -> None:
+async def test_a_failing_job_is_alerted_and_ended(world: World) -> None:
     """The alert is sent once, whatever `on` says; a briefly locked file does not count."""
     dispatcher, broken = (
         await world.began("[notify]\non = []\n" + TO_ALL),
@@ -382,7 +380,7 @@ def route(folder: Path, *urls: str, **more: Any) -> NotifyRoute:
     return NotifyRoute("oncall", urls_file=file, **more)
 
 
-async def test_every_kind_of_sink_gets_it_without_foreign_markup(server: Server, tmp_path: Path) -> None:
+async def test_every_sink_gets_text_without_foreign_markup(server: Server, tmp_path: Path) -> None:
     """Each kind of sink is tested, with mail at a real SMTP server.
 
     The route's markup stays, foreign markup does not.
@@ -413,7 +411,7 @@ async def test_every_kind_of_sink_gets_it_without_foreign_markup(server: Server,
         assert_harmless(rendered(DELIVERY, NotifyRoute("oncall", markup=markup), "acme", markup)[1])
 
 
-async def test_a_redirect_is_a_failure_that_names_no_address(server: Server, tmp_path: Path) -> None:
+async def test_a_redirected_delivery_fails_without_naming_the_address(server: Server, tmp_path: Path) -> None:
     """The failure has the status: following the redirect would have lost the text."""
     server.otherwise = lambda _: Respond(302, headers={"Location": "/elsewhere"})
     host = server.origin.removeprefix("http://")
@@ -424,7 +422,7 @@ async def test_a_redirect_is_a_failure_that_names_no_address(server: Server, tmp
     assert {request.path for request in server.requests} == {"/"}
 
 
-async def test_a_program_that_ends_without_a_word_is_a_failure_with_a_reason(tmp_path: Path) -> None:
+async def test_a_program_that_dies_silently_is_a_failure(tmp_path: Path) -> None:
     """An example is a program that was killed."""
     (tmp_path / "apprise.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n", "utf-8")
     network = Network(env={**os.environ, "PYTHONPATH": str(tmp_path)})
@@ -454,7 +452,7 @@ route = "oncall"
 """
 
 
-async def test_what_fails_is_tried_again_and_then_told_elsewhere(world: World) -> None:
+async def test_a_failed_delivery_is_retried_then_rerouted(world: World) -> None:
     """Pauses between attempts grow, the number stays, and the failure stays listed."""
     dispatcher = await world.began(FAILS)
     await world.run("run_1", "failed")
@@ -473,7 +471,7 @@ async def test_what_fails_is_tried_again_and_then_told_elsewhere(world: World) -
     assert await world.deliver(dispatcher) == []
 
 
-async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(world: World) -> None:
+async def test_a_dead_processs_delivery_is_taken_over(world: World) -> None:
     """The delivery keeps its number; a living process's deliveries are left alone, and expired ones are not sent."""
     dispatcher = await world.began(FAILS.replace("false", "true"))
     await world.run("run_1", "failed")
@@ -493,9 +491,7 @@ async def test_what_a_dead_process_was_delivering_is_delivered_by_the_next(world
     assert await world.deliver(dispatcher) == ["expired"]
 
 
-async def test_a_state_that_fails_during_a_delivery_is_one_failure(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_state_failure_during_delivery_is_reported_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command and a console show the error with its fix, and not as an exception group."""
     dispatcher = await world.began()
     await world.run("run_1", "failed")
@@ -544,9 +540,7 @@ route = "team"
         (3, {"route": "log"}, ("log",)),
     ],
 )
-def test_severity_kind_repository_and_hour_choose(
-    hour: int, change: dict[str, object], routes: tuple[str, ...]
-) -> None:
+def test_the_first_matching_route_is_chosen(hour: int, change: dict[str, object], routes: tuple[str, ...]) -> None:
     """The first match decides, and a message that names its route needs none. Without rules, `[notify]` decides."""
     notify = parse(Path("/c.toml"), ROUTES + ROUTING).notify
 

@@ -30,7 +30,7 @@ def heartbeat(address: str, said: list[dict[str, Any]], *watched: Profile) -> He
     return Heartbeat(watched, say, Network(env={"BEAT": address}))
 
 
-async def test_it_beats_while_all_profiles_are_well(server: Server) -> None:
+async def test_the_heartbeat_is_sent_while_all_profiles_are_healthy(server: Server) -> None:
     """One unhealthy profile silences it, since silence is the alarm. It never contains the token."""
     server.otherwise = lambda _: Respond(200)
     one, said = Profile(), list[dict[str, Any]]()
@@ -45,7 +45,7 @@ async def test_it_beats_while_all_profiles_are_well(server: Server) -> None:
     assert (dict(beats.counts), said) == ({"taken": 2}, [])
 
 
-async def test_a_failing_one_is_said_once_and_follows_no_redirect(server: Server) -> None:
+async def test_a_failing_heartbeat_is_logged_once(server: Server) -> None:
     """The failure is logged without the address, which may be secret, and so is the recovery."""
     said: list[dict[str, Any]] = []
     server.script(Respond(500), Respond(500), Respond(302, headers={"Location": "/stolen"}), Drop(), Respond(204))
@@ -59,7 +59,7 @@ async def test_a_failing_one_is_said_once_and_follows_no_redirect(server: Server
     assert "secret" not in str(said)
 
 
-async def test_it_goes_over_https_or_to_this_machine() -> None:
+async def test_the_heartbeat_needs_https_or_loopback() -> None:
     """Other addresses are refused."""
     for address in ("http://example.com/x", "ftp://127.0.0.1/x", "https:///x", "https://[x/", "x"):
         said: list[dict[str, Any]] = []

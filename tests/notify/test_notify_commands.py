@@ -30,7 +30,7 @@ def told(service: Service, cli: CommandLine, text: str) -> list[str]:
     return out.read_text().splitlines() if out.exists() else []
 
 
-def test_what_fails_is_told_and_acknowledged(service: Service, cli: CommandLine) -> None:
+def test_a_failure_is_notified_and_acknowledged(service: Service, cli: CommandLine) -> None:
     """`[[notify.rules]]` notifies once without an automation; the log and `ack` list the message."""
     (line,) = told(service, cli, '[[notify.rules]]\nroute = "oncall"\n')
     assert line.startswith("Run failed")
@@ -43,7 +43,7 @@ def test_what_fails_is_told_and_acknowledged(service: Service, cli: CommandLine)
     assert cli("notify", "ack", "9").code == 7
 
 
-def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: CommandLine) -> None:
+def test_an_automation_and_notify_each_notify_once(service: Service, cli: CommandLine) -> None:
     """Without rules only automations notify; one that a user triggers notifies at once."""
     text = automation('{ notify = "oncall", title = "Look" }')
     assert told(service, cli, text) == ["Look -> fix/x · run_1 · acme [1]"]
@@ -54,7 +54,7 @@ def test_an_automation_and_notify_on_each_tell_once(service: Service, cli: Comma
     assert lines == [f"Look -> fix/x · run_1 · acme [{number}]" for number in (1, 2, 3)]
 
 
-def test_what_was_not_delivered_is_in_the_inbox(service: Service, cli: CommandLine) -> None:
+def test_an_undelivered_message_is_in_the_inbox(service: Service, cli: CommandLine) -> None:
     """The inbox item says how to fix it; the fallback message has the same number."""
     asyncio.run(fall_back(configured(service, cli.home, "")))
 

@@ -12,7 +12,7 @@ from storage.records.results import FailureFacts
 from tests.notify.conftest import World, outward, titles
 
 
-async def test_a_cancelled_run_is_no_failure(world: World) -> None:
+async def test_a_cancelled_run_is_not_a_failure(world: World) -> None:
     """A followed run is reported as cancelled, others are not reported; hostile names are made printable."""
     hostile = "acme/\x9b2J\u202e"
     for run_id in ("run_1", "run_2"):
@@ -29,7 +29,7 @@ async def test_a_cancelled_run_is_no_failure(world: World) -> None:
     assert (told.title + told.body).isprintable()
 
 
-async def test_many_at_once_are_told_as_one(world: World) -> None:
+async def test_many_runs_at_once_are_one_notice(world: World) -> None:
     """The notice has their number and repositories; a followed run among them keeps its own text."""
     for number in range(12):
         await world.run(f"run_{number}", "working", repository=f"acme/r{number % 2}")
@@ -46,7 +46,7 @@ async def test_many_at_once_are_told_as_one(world: World) -> None:
     assert told.screen[1].body.startswith("acme/r0 6, acme/r1 5 · ")
 
 
-async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None:
+async def test_events_while_closed_are_summed_up(world: World) -> None:
     """The screen sums it up in one line; a followed run's end is reported in full."""
     for number in range(9):
         await world.run(f"run_{number}", "working")
@@ -68,7 +68,7 @@ async def test_what_happened_while_it_was_off_is_summed_up(world: World) -> None
     assert outward(told) == ["Run failed after 5m00s: acme/api"]
 
 
-async def test_a_stuck_run_is_told_once(world: World) -> None:
+async def test_a_stuck_run_is_notified_once(world: World) -> None:
     """The notice has the usual duration of its repository's runs; a flag that returns for the same turn is not new."""
     for number in range(20):
         await world.run(f"run_{number}", "working", minutes=2)
@@ -88,7 +88,7 @@ async def test_a_stuck_run_is_told_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("ahead", [2, -2])
-async def test_the_first_watch_counts_by_the_services_clock(world: World, ahead: int) -> None:
+async def test_the_first_watch_uses_the_services_clock(world: World, ahead: int) -> None:
     """A failure an hour before is history, one a minute later is notified once, whatever the service's clock says."""
 
     async def fails(run_id: str, minutes: int) -> None:
@@ -117,7 +117,7 @@ async def polled(world: World, minutes: float, **statuses: str) -> None:
         await world.health(**statuses)
 
 
-async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World) -> None:
+async def test_a_host_is_notified_after_a_lasting_problem(world: World) -> None:
     """The first bad answer is not notified; a lasting problem is, once, and so is a lasting recovery."""
     await world.health(github="ok")
     watch = await world.watch(hold_s=60)
@@ -138,7 +138,7 @@ async def test_a_host_is_told_once_it_has_been_bad_for_long_enough(world: World)
     assert await watch.read_news() == News()
 
 
-async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
+async def test_a_lasting_link_outage_is_notified(world: World) -> None:
     """An outage that lasts is notified once, and so is its end.
 
     A refused token is notified at once, since waiting cannot fix it.
@@ -162,7 +162,7 @@ async def test_the_link_is_told_when_it_stays_down(world: World) -> None:
     assert titles(await watch.read_news()) == ["The service refused the token (401): acme-prod"]
 
 
-async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None:
+async def test_quiet_hours_delay_states_and_drop_events(world: World) -> None:
     """The screen shows both at once; after quiet hours, only states that still last are sent."""
     await world.run("run_1", "working")
     watch = await world.watch(hold_s=60, quiet=QuietHours(time(11), time(13)))
@@ -189,7 +189,7 @@ async def test_quiet_hours_hold_states_back_and_drop_moves(world: World) -> None
         ("skipped", "", ""),
     ],
 )
-async def test_what_became_of_a_waiting_continuation_is_told_once(
+async def test_a_waiting_continuations_result_is_reported_once(
     world: World, outcome: Outcome, level: str, title: str
 ) -> None:
     """The result is reported even if no console was open when it was sent; one that a user cancelled is not."""

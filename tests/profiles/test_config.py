@@ -70,7 +70,7 @@ def test_a_full_profile_is_read(tmp_path: Path) -> None:
     assert settings.profile("other").token == EnvToken()
 
 
-def test_a_mistake_is_said_with_file_line_key_and_fix(tmp_path: Path) -> None:
+def test_a_mistake_is_reported_with_line_key_and_fix(tmp_path: Path) -> None:
     """The message says where the error is and what to write."""
     for text, line, key, said in (
         ("[poll\n", 1, None, "not TOML"),
@@ -93,7 +93,7 @@ def test_a_mistake_is_said_with_file_line_key_and_fix(tmp_path: Path) -> None:
         assert str(error).startswith(f"{tmp_path / 'config.toml'}:{line}: "), text
 
 
-def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path: Path) -> None:
+def test_a_missing_configuration_is_named(tmp_path: Path) -> None:
     """A typo in --config or RUNWARDEN_CONFIG is an error; a wrong variable is reported without a file."""
     missing = tmp_path / "x.toml"
     for path, env, said in (
@@ -107,7 +107,7 @@ def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path: Path) -> None:
     assert (error.file, error.key) == (None, "RUNWARDEN_BASE_URL")
 
 
-def test_each_service_and_profile_has_a_folder_of_its_own(tmp_path: Path) -> None:
+def test_each_service_and_profile_has_its_own_folder(tmp_path: Path) -> None:
     """Another address or profile has another folder, and odd names give safe paths."""
     settings = Settings(data_dir=tmp_path)
     profiles = [
@@ -173,7 +173,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_profiles_are_added_and_what_was_there_stays(tmp_path: Path) -> None:
+def test_profiles_are_added_to_a_file(tmp_path: Path) -> None:
     """The first one goes below the commented example, another one through a link, whatever its name or command."""
     file = tmp_path / "new" / "config.toml"
     add_profile(file, Profile("acme", ADDRESS, FileToken(Path("acme.token")), read_only=True))
@@ -193,7 +193,7 @@ def test_profiles_are_added_and_what_was_there_stays(tmp_path: Path) -> None:
     assert file.read_text().startswith(before.rstrip())
 
 
-def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> None:
+def test_an_invalid_file_is_not_changed(tmp_path: Path) -> None:
     """An existing error or a repeated profile is reported with the file's name, and nothing is changed."""
     for before in (
         "this is no TOML",
@@ -208,7 +208,7 @@ def test_a_file_that_would_not_be_read_back_is_left_alone(tmp_path: Path) -> Non
         assert list(tmp_path.iterdir()) == [file], before
 
 
-def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
+def test_a_token_is_stored_in_its_own_file(tmp_path: Path) -> None:
     """The file is private; an existing file of that name has another token and is left alone."""
     assert [name for name in ("", "  ", "environment", "x" * 41, " acme", "a\nb") if not name_problem(name)] == []
     old = os.umask(0)
@@ -223,7 +223,7 @@ def test_a_token_is_kept_in_a_new_file_of_its_own(tmp_path: Path) -> None:
     assert (mode(first), mode(second), mode(first.parent)) == (0o600, 0o600, 0o700)
 
 
-def test_tokens_that_are_kept_at_the_same_time_have_a_file_each(tmp_path: Path) -> None:
+def test_tokens_stored_at_once_have_separate_files(tmp_path: Path) -> None:
     """Two consoles may set up a profile of the same name at once."""
     values = [f"secret-{number}" for number in range(100)]
     with ThreadPoolExecutor(8) as pool:
@@ -232,7 +232,7 @@ def test_tokens_that_are_kept_at_the_same_time_have_a_file_each(tmp_path: Path) 
     assert [file.read_text() for file in files] == [f"{value}\n" for value in values]
 
 
-def test_an_address_that_could_lead_the_token_astray_is_refused() -> None:
+def test_an_address_that_could_leak_the_token_is_refused() -> None:
     """The message names the broken rule, and never repeats a password."""
     for written, reason in (
         ("http://api.example.com/v1", "in the clear"),

@@ -28,7 +28,7 @@ def refusal(source: TokenSource, env: dict[str, str] | None = None) -> TokenErro
     return caught.value
 
 
-def test_a_token_never_shows() -> None:
+def test_a_token_is_never_displayed() -> None:
     """The token is not in repr, str, a format, or a traceback's arguments, and it cannot be pickled."""
     token = Token(SECRET)
 
@@ -39,7 +39,7 @@ def test_a_token_never_shows() -> None:
             store(token)
 
 
-def test_what_cannot_be_a_bearer_token_is_refused_without_repeating_it() -> None:
+def test_an_invalid_token_is_refused_without_repeating_it() -> None:
     """A header with such a token would fail, and the error would show the token."""
     for value in ("", "a b", "a\nb", "Bearer abc", "tök", "a\x00b", "a\x7f", "x" * 20_000):
         with pytest.raises(TokenError) as caught:
@@ -92,7 +92,7 @@ def test_a_command_is_run_without_a_shell(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr().err == ""
 
 
-def test_a_command_that_fails_says_how() -> None:
+def test_a_failed_token_command_reports_how() -> None:
     """The command's output is not repeated, since it may contain the token."""
     for argv, said in (
         (("/bin/sh", "-c", f"echo '{SECRET}'; exit 3"), "ended with 3"),
@@ -104,7 +104,7 @@ def test_a_command_that_fails_says_how() -> None:
         assert SECRET not in str(error), argv
 
 
-def test_a_read_token_stays_and_an_empty_keyring_names_the_fix() -> None:
+def test_a_read_token_is_reused_and_an_empty_keyring_names_the_fix() -> None:
     """A token that was read can be used again, unlike one that cannot be used; the fix is a command."""
     source = ReadToken(Token(SECRET))
     assert [source.read({}).reveal() for _ in range(2)] == [SECRET, SECRET]

@@ -90,7 +90,7 @@ def assert_given_back(terminal: Terminal) -> None:
     assert terminal.attributes == terminal.attributes_before
 
 
-def test_a_crash_names_the_place_and_nothing_else(opened: Opened) -> None:
+def test_a_crash_shows_only_its_location(opened: Opened) -> None:
     """Status 1; the traceback is readable, without values of variables and without the token."""
     terminal = opened(program=CRASH)
     status = terminal.end()
@@ -103,7 +103,7 @@ def test_a_crash_names_the_place_and_nothing_else(opened: Opened) -> None:
     assert TOKEN.encode() not in terminal.seen
 
 
-def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened) -> None:
+def test_a_signal_closes_every_screen_in_order(opened: Opened) -> None:
     terminal = opened()
     terminal.shows("complete")
     terminal.type("n")
@@ -114,7 +114,7 @@ def test_a_signal_ends_it_in_order_whatever_is_open(opened: Opened) -> None:
     assert_given_back(terminal)
 
 
-def test_after_a_stop_it_draws_itself_and_reads_keys_again(opened: Opened) -> None:
+def test_the_console_redraws_after_a_stop(opened: Opened) -> None:
     """Whether ctrl+z or another process stops it, `fg` shows the same screen; each time the old title is restored."""
     terminal = opened()
     terminal.shows("complete")
@@ -135,7 +135,7 @@ def test_after_a_stop_it_draws_itself_and_reads_keys_again(opened: Opened) -> No
     assert [terminal.seen.count(sequence) for sequence in (KEEP_TITLE.encode(), GIVE_TITLE_BACK.encode())] == [3, 3]
 
 
-def test_after_bg_and_fg_it_has_its_title_again(opened: Opened) -> None:
+def test_the_title_is_restored_after_bg_and_fg(opened: Opened) -> None:
     """In the background it can only stop again; no title is set that the terminal does not show."""
     terminal = opened(SHELL)
     terminal.shows("complete")
@@ -190,7 +190,7 @@ def test_a_crash_of_the_first_screen_shows_no_answer(opened: Opened) -> None:
     assert b"sesame-sesame" not in terminal.seen
 
 
-def test_a_terminal_that_vanishes_takes_the_console_along(opened: Opened) -> None:
+def test_the_console_exits_with_its_terminal(opened: Opened) -> None:
     """A lost connection sends no SIGHUP, and a hanging console would not react to a signal."""
     terminal = opened(program=HANGING)
     terminal.shows("complete")

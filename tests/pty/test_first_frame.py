@@ -69,7 +69,7 @@ def first_frame(console: Terminal) -> str:
     return "\n".join(screen.lines)
 
 
-def test_it_is_the_screen_that_was_painted_last(again: Opened) -> None:
+def test_the_first_frame_is_the_last_painted_screen(again: Opened) -> None:
     """Every row is where the console paints it again; the header shows the frame's age, and never says live."""
     console = again()
     console.shows("? help")
@@ -85,7 +85,7 @@ def test_it_is_the_screen_that_was_painted_last(again: Opened) -> None:
         console.read_until(lambda number=number, row=row, at=at: console.screen.lines[number][at] == row[at])
 
 
-def test_a_configuration_that_breaks_takes_it_down(again: Opened) -> None:
+def test_a_broken_configuration_removes_the_first_frame(again: Opened) -> None:
     """The error appears on the shell's screen, not on an old frame."""
     broken = again(config="[console]\nmouse = 7\n")
 
@@ -94,7 +94,7 @@ def test_a_configuration_that_breaks_takes_it_down(again: Opened) -> None:
     assert b"config.toml:2" in broken.seen  # Not the screen: the path of a long temporary folder is cut off there.
 
 
-def test_another_profile_shows_none(again: Opened) -> None:
+def test_another_profile_has_no_first_frame(again: Opened) -> None:
     """A frame belongs to the profile that the environment selects."""
     console = again(RUNWARDEN_PROFILE="environment")
     console.shows("? help", "fix/login-timeout")
@@ -102,7 +102,7 @@ def test_another_profile_shows_none(again: Opened) -> None:
     assert console.seen.count(ENTER) == 1
 
 
-def test_another_kind_of_terminal_shows_it_without_colours(again: Opened) -> None:
+def test_another_terminal_shows_the_frame_without_colours(again: Opened) -> None:
     """Its rows are on show before the console has started."""
     console = again(TERM="screen-256color")
     console.wrote(ENTER, times=2)

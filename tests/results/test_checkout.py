@@ -38,9 +38,7 @@ def added(path: str, content: str, mode: str = "100644") -> bytes:
     return f"{head}@@ -0,0 +1,{len(lines)} @@\n{body}".encode()
 
 
-async def test_a_change_is_applied_at_the_top_level_wherever_it_is_asked_for(
-    origin: Origin, checkout: Path, tmp_path: Path
-) -> None:
+async def test_a_change_is_applied_at_the_top_level(origin: Origin, checkout: Path, tmp_path: Path) -> None:
     """All kinds of changes arrive, and risky ones are pointed out."""
     origin.commit("main", {"sub/keep": b"x", "gone.txt": b"x\n"}, at=-1000)
     git(checkout, "pull", "--quiet")
@@ -88,7 +86,7 @@ HOSTILE = [
 """Changes, and why each is refused, before git is called or by git."""
 
 
-async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(tmp_path: Path) -> None:
+async def test_a_hostile_or_broken_change_alters_nothing(tmp_path: Path) -> None:
     """Paths and links out of the checkout are refused."""
     folder = tmp_path / "checkout"
     (folder / "in").mkdir(parents=True)
@@ -116,7 +114,7 @@ async def test_a_hostile_or_broken_change_leaves_everything_as_it_was(tmp_path: 
         (["https://u:secret@github.com/notacme/api.git"], None),
     ],
 )
-async def test_a_checkout_is_of_a_repository_by_its_remotes(
+async def test_a_checkouts_remotes_identify_its_repository(
     tmp_path: Path, remotes: list[str], said: str | None
 ) -> None:
     """A checkout's remotes have the repository's name or the configured address; one without remotes gets a warning."""
@@ -134,7 +132,7 @@ async def test_a_checkout_is_of_a_repository_by_its_remotes(
         assert (said in remark) if said else not remark
 
 
-async def test_a_folder_without_a_checkout_or_an_old_git_is_told(tmp_path: Path) -> None:
+async def test_a_missing_checkout_or_old_git_is_reported(tmp_path: Path) -> None:
     """Outside a repository, git apply would silently write to any folder; git before 2.31 would run filters."""
     change = as_change(added("x", "x"))
     git(tmp_path, "init", "--quiet", "--bare", "bare.git")
@@ -151,7 +149,7 @@ async def test_a_folder_without_a_checkout_or_an_old_git_is_told(tmp_path: Path)
         await apply(change, tmp_path, Git(network=Network(env={"PATH": str(tmp_path)})))
 
 
-async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
+async def test_no_configured_program_is_executed(
     origin: Origin, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No hook, filter, monitor, driver or editor of any scope runs when reading, applying or checking out."""
@@ -185,9 +183,7 @@ async def test_nothing_that_a_configuration_or_a_change_names_is_executed(
     assert marker.exists()  # The traps work: a plain git runs them.
 
 
-async def test_a_branch_is_checked_out_beside_and_shares_the_objects(
-    origin: Origin, checkout: Path, tmp_path: Path
-) -> None:
+async def test_a_worktree_shares_the_checkouts_objects(origin: Origin, checkout: Path, tmp_path: Path) -> None:
     """The new checkout is on the branch and knows its source, and the old one is unchanged.
 
     Branches whose names differ only in odd characters get different folders.

@@ -30,7 +30,7 @@ def cli(tmp_path: Path, lab: Lab, origin: Origin) -> CommandLine:
     return CommandLine(tmp_path, lab.base_url, more={"RUNWARDEN_CONFIG": str(config)})
 
 
-def test_a_diff_goes_into_git_apply_as_it_is(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
+def test_a_diff_is_exact_through_a_pipe(cli: CommandLine, origin: Origin, tmp_path: Path) -> None:
     """The diff is exact through a pipe, with notes on stderr."""
     git(tmp_path, "clone", "--quiet", str(origin.bare), "mine")
     process = CommandLine(cli.home, cli.base_url, more=cli.more).begin("runs", "diff", "run_01")
@@ -64,7 +64,7 @@ def test_a_change_is_applied_and_a_branch_checked_out(cli: CommandLine, origin: 
     assert "uncommitted changes" in forced["message"]
 
 
-def test_what_is_shown_to_people_moves_no_cursor(cli: CommandLine) -> None:
+def test_foreign_sequences_are_made_visible(cli: CommandLine) -> None:
     """Only our colours are sequences; control characters in a patch, name or review become visible signs."""
     shown = cli("runs", "diff", "run_01", "--color").out
     for tone in ("32", "31", "36", "1", "2", "0"):

@@ -28,7 +28,7 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_patch_alone_tells_of_its_files_what_git_lists(repository: Path) -> None:
+def test_facts_of_a_patch_equal_gits(repository: Path) -> None:
     """Names, kinds, counts, modes and blobs agree for every kind of change and name."""
     (repository / "kept").write_text("-- a/x\n++ b/x\n" * 3)  # Names as in `--- a/x` and `+++ b/x` of the patch.
     (repository / "gone").unlink()
@@ -55,7 +55,7 @@ def test_a_patch_alone_tells_of_its_files_what_git_lists(repository: Path) -> No
     assert files["moved to"].old_path == "moved from"
 
 
-def test_a_name_that_is_not_text_keeps_its_bytes(repository: Path) -> None:
+def test_a_file_name_keeps_its_bytes(repository: Path) -> None:
     """Names are bytes without an encoding. A quoted name has C's octal bytes and every escape that git uses."""
     name = b"latin-\xe9"
     (repository / as_name(name)).write_text("x\n")
@@ -88,7 +88,7 @@ def test_lines_are_numbered_by_the_counts_of_their_hunk() -> None:
         (b"@@ -1,2 +1,2 @@\n a\n\n", ""),
     ],
 )
-def test_a_patch_that_is_cut_off_or_damaged_is_shown_as_far_as_it_goes(data: bytes, problem: str) -> None:
+def test_a_damaged_patch_is_shown_as_far_as_possible(data: bytes, problem: str) -> None:
     """Every byte is on some line, and a note says what is missing."""
     patch = Patch(data)
     patch.read()
@@ -107,7 +107,7 @@ PIECES = [
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30))
-def test_no_bytes_are_too_odd_for_a_patch(pieces: list[bytes]) -> None:
+def test_random_bytes_are_read_as_a_patch(pieces: list[bytes]) -> None:
     """Every byte is on one line, every hunk in its file, and every file has its facts."""
     data = b"".join(pieces)
     patch = Patch(data)

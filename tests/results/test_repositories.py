@@ -38,7 +38,7 @@ def test_the_most_specific_pattern_gives_the_address(tmp_path: Path) -> None:
     }
 
 
-def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path: Path) -> None:
+def test_an_unsafe_git_address_is_refused(tmp_path: Path) -> None:
     """Such an address is refused with its line when the file is read."""
     for address in (
         *("--upload-pack=touch x", "-oProxyCommand=x", "ext::sh -c x", "fd::17", "ftp://host/x"),
@@ -50,7 +50,7 @@ def test_an_address_that_git_must_not_be_given_is_a_mistake_of_the_file(tmp_path
         assert (caught.value.line, caught.value.key) == (2, "repositories.acme/*"), address
 
 
-def test_a_name_from_the_service_never_shapes_the_address(tmp_path: Path) -> None:
+def test_a_hostile_name_gives_no_address(tmp_path: Path) -> None:
     """A hostile name gives no address, unless it is written out in the configuration."""
     entries = addresses(tmp_path, '"other:*" = "https://git.example/{path}.git"', '"other:a/b c" = "/srv/b"')
     assert address_of(entries, Repository.of("other", {"path": "a/b c"})) == "/srv/b"

@@ -28,9 +28,7 @@ def names(change: Change) -> list[str]:
     return [file.path for file in change.files]
 
 
-async def test_each_turn_has_its_own_change_and_the_run_the_whole(
-    origin: Origin, found: RunRepositories, tmp_path: Path
-) -> None:
+async def test_turns_and_runs_have_their_own_changes(origin: Origin, found: RunRepositories, tmp_path: Path) -> None:
     """The base is the merge base for the whole run and the first parent for a turn, without other people's work.
 
     In a local checkout, remote-tracking branches are preferred to its own, which may be older.
@@ -55,9 +53,7 @@ async def test_each_turn_has_its_own_change_and_the_run_the_whole(
     assert await history.mirror.blob(written or "", 100) == review
 
 
-async def test_without_a_mark_commits_belong_to_turns_by_their_time_and_that_is_said(
-    origin: Origin, found: RunRepositories
-) -> None:
+async def test_unmarked_commits_belong_to_turns_by_time(origin: Origin, found: RunRepositories) -> None:
     """Commits from before the run are excluded."""
     origin.commit("agent/x", {"before.txt": b"x"}, at=-60, start="main")
     first = origin.commit("agent/x", {"a.txt": b"x"}, at=60)
@@ -69,7 +65,7 @@ async def test_without_a_mark_commits_belong_to_turns_by_their_time_and_that_is_
     assert names(await change_of(found, run_detail("agent/x", *TWO_TURNS), 1)) == ["a.txt"]
 
 
-async def test_a_branch_that_is_gone_or_rewritten_leaves_what_was_kept(origin: Origin, found: RunRepositories) -> None:
+async def test_pinned_commits_survive_a_deleted_branch(origin: Origin, found: RunRepositories) -> None:
     """Each turn's commit is pinned when it is first seen."""
     first = origin.commit("agent/x", {"a.txt": b"1\n"}, mark="run_1 turn 1")
     detail = run_detail("agent/x")
@@ -86,7 +82,7 @@ async def test_a_branch_that_is_gone_or_rewritten_leaves_what_was_kept(origin: O
     assert "agent/x is gone" in gone.note
 
 
-async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: RunRepositories) -> None:
+async def test_a_pull_request_replaces_a_deleted_branch(origin: Origin, found: RunRepositories) -> None:
     """The service's number or address identifies it, or a known commit does."""
     assert pull_number('{"pull_request_url": "https://h/a/b/pull/12"}') == 12
     assert pull_number('{"merge_request": {"iid": 3}}') == 3
@@ -108,7 +104,7 @@ async def test_a_pull_request_stands_in_for_its_branch(origin: Origin, found: Ru
     assert "pull request 7" in by_number.note
 
 
-async def test_a_hostile_branch_name_reaches_no_option(origin: Origin, found: RunRepositories) -> None:
+async def test_a_hostile_branch_name_is_never_an_option(origin: Origin, found: RunRepositories) -> None:
     """The branch is refused or not found; the message is printable."""
     for branch in ("--upload-pack=x", "-x", "a\nb", "", "a..b", "*", "\x1b[2J"):
         with pytest.raises(GitError) as caught:

@@ -26,7 +26,7 @@ def judge(request: Received) -> Respond:
     return Respond(404) if is_known else Respond(401, headers={"WWW-Authenticate": "Basic realm=x"})
 
 
-async def test_your_credential_helper_is_asked_and_nothing_else(
+async def test_only_the_credential_helper_is_asked(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a helper it fails at once, without a prompt on a terminal or window; redirects are not followed."""
@@ -61,7 +61,7 @@ def silent() -> Iterator[int]:
 
 
 @pytest.mark.parametrize("scheme", ["git", "http"])
-async def test_a_silent_server_is_given_up_with_all_that_waits_for_it(scheme: str, silent: int, tmp_path: Path) -> None:
+async def test_a_silent_server_times_out_with_its_helpers(scheme: str, silent: int, tmp_path: Path) -> None:
     """Git's helper processes are stopped too, and a reader who leaves ends the fetch."""
     address = f"{scheme}://127.0.0.1:{silent}/x.git"
     with pytest.raises(GitError, match="does not answer"):
@@ -78,7 +78,7 @@ async def test_a_silent_server_is_given_up_with_all_that_waits_for_it(scheme: st
     eventually(lambda: not waiting_for(silent), "no process is left")
 
 
-async def test_ssh_asks_no_questions_and_keeps_the_persons_own_command(tmp_path: Path) -> None:
+async def test_ssh_never_prompts_and_keeps_the_users_command(tmp_path: Path) -> None:
     """The command of the environment or the configuration gets the options that forbid prompts and waiting."""
     ssh, told = tmp_path / "ssh", tmp_path / "told"
     ssh.write_text(f'#!/bin/sh\necho "$@" > {told}\nexit 1\n')

@@ -50,7 +50,7 @@ def results(tmp_path: Path, service: Service | None, address: str = "") -> Any:
     return Results(Settings(data_dir=tmp_path / "data", repositories=entries), service)
 
 
-async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Path) -> None:
+async def test_the_extension_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None:
     """The extension gives turns with instructions, the change with its files, and new reviews."""
     found = results(tmp_path, Service())
     turns, change = await found.turns(run_detail()), await found.change(run_detail())
@@ -75,7 +75,7 @@ async def test_the_extension_alone_gives_everything_but_whole_files(tmp_path: Pa
         ([{"outcome": "failed", "from_turn": 1, "files": 2, "started_at": datetime.now(UTC)}], 2),
     ],
 )
-def test_a_run_s_unpushed_change_is_the_one_that_still_stands(later: list[dict[str, Any]], shown: int | None) -> None:
+def test_a_runs_unpushed_change_is_its_newest(later: list[dict[str, Any]], shown: int | None) -> None:
     """A turn that never began, or whose agent did not, leaves it; a turn that began without it replaces it."""
     first = Turn(1, "failed", outcome="failed", files=1, started_at=datetime.now(UTC))
     rest = [Turn(number, **{"state": "failed"} | fields) for number, fields in enumerate(later, 2)]
@@ -104,7 +104,7 @@ async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("answer", [NONE, UnreachableError("The service keeps no results.")])
-async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any) -> None:
+async def test_without_any_source_both_reasons_are_given(tmp_path: Path, answer: Any) -> None:
     """One message has both reasons."""
     found, run = results(tmp_path, Service(answer)), run_detail()
     for got in (await found.turns(run), await found.change(run), await found.change(run, 9), await found.reviews(run)):
@@ -113,7 +113,7 @@ async def test_neither_says_why_and_what_would_help(tmp_path: Path, answer: Any)
         assert "keeps no results" in got.reason
 
 
-async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) -> None:
+async def test_the_services_commit_id_finds_a_turns_commit(tmp_path: Path) -> None:
     """The commit is found even if the branch is gone and the commit unmarked.
 
     Without a review, the searched patterns are named.
@@ -128,7 +128,7 @@ async def test_the_service_tells_git_which_commit_a_turn_made(tmp_path: Path) ->
     assert (change.source, change.head, change.base_name) == ("git", commit, "its first parent")
 
 
-async def test_what_an_agent_reported_is_a_review_unless_its_own_says_the_same(tmp_path: Path) -> None:
+async def test_an_agents_findings_are_shown_as_a_review(tmp_path: Path) -> None:
     """The agent's findings link to files like those of Markdown; text in them creates no other markup."""
     known = ReportedFinding("a.py", 3, "x", "minor")
     more = ReportedFinding("b`.py", None, "y\n# z", None, "r", "why\nso", "```\ncode")

@@ -35,7 +35,7 @@ LOOK_ALIKES: Final = (
 )
 
 
-def test_a_fault_is_found_at_its_line_and_what_only_looks_like_one_is_left_alone(branch: Any) -> None:
+def test_faults_are_found_without_false_alarms(branch: Any) -> None:
     """Each finding has its rule and weight in the findings file and the review."""
     branch.commit({f"f{number}/{path}": text for number, (path, text, *_) in enumerate(FAULTS)})
     branch.commit({f"l{number}/{path}": text for number, (path, text) in enumerate(LOOK_ALIKES)})

@@ -30,7 +30,7 @@ MARKUP = st.sampled_from(
 
 @settings(max_examples=50)
 @given(st.lists(st.one_of(MARKUP, st.text(max_size=8)), max_size=8).map("".join))
-def test_foreign_text_is_only_text(text: str) -> None:
+def test_foreign_text_is_escaped(text: str) -> None:
     """A path is one code span, and a title is plain text, on one printable line."""
     path, title = review.code(text), review.plain(text)
     (span,) = PARSER.parse(f"### {path}")[1].children or []
@@ -49,7 +49,7 @@ def reviewer(branch: Repository, *flags: str) -> subprocess.CompletedProcess[byt
     return subprocess.run(command, cwd=branch.folder, env=environment, input=task, capture_output=True, check=False)
 
 
-def test_nothing_of_the_repository_is_executed(branch: Repository, tmp_path: Path) -> None:
+def test_no_code_of_the_repository_is_executed(branch: Repository, tmp_path: Path) -> None:
     """Modules, git configuration, hooks, attributes and ruff's configuration of the repository are not executed."""
     mark = tmp_path / "ran"
     script = tmp_path / "evil.sh"
@@ -104,7 +104,7 @@ def test_the_review_is_never_written_through_a_link(branch: Repository, tmp_path
     assert (done.status, done.errors) == (0, "")
 
 
-def test_what_cannot_be_read_or_written_ends_with_a_line_on_standard_error(branch: Repository, tmp_path: Path) -> None:
+def test_failures_end_with_a_line_on_stderr(branch: Repository, tmp_path: Path) -> None:
     """Status 1 with git's own words, not an empty review.
 
     Status 2 for a bad task, or if a repository module could run.
@@ -129,7 +129,7 @@ def test_what_cannot_be_read_or_written_ends_with_a_line_on_standard_error(branc
 ODD = '[submodule "vendored"]\n\tpath = = [[[\n\tignore = bogus\n\x00'
 
 
-def test_an_odd_gitmodules_fails_no_review(branch: Repository, tmp_path: Path) -> None:
+def test_an_invalid_gitmodules_does_not_fail_a_review(branch: Repository, tmp_path: Path) -> None:
     """Git would read the file to compare submodules and fail; the reviewer needs no submodule.
 
     An external git directory, in which nothing changes, is enough.
@@ -156,9 +156,7 @@ def test_an_odd_gitmodules_fails_no_review(branch: Repository, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("what", ["link", "folder at its name"])
-def test_what_stands_in_the_reviews_place_stays_and_the_log_has_it(
-    branch: Repository, tmp_path: Path, what: str
-) -> None:
+def test_a_folder_in_the_reviews_place_is_kept(branch: Repository, tmp_path: Path, what: str) -> None:
     """Summary and findings still reach the service; nothing is written through a link or over a folder.
 
     A folder in the findings' place is replaced, and nothing of it is committed.
@@ -187,7 +185,7 @@ def test_what_stands_in_the_reviews_place_stays_and_the_log_has_it(
     assert {one.name: one.read_text() for one in outside.iterdir()} == {"findings.json": "precious"}
 
 
-def test_a_file_that_became_something_else_is_not_read(branch: Repository, tmp_path: Path) -> None:
+def test_a_file_replaced_by_a_pipe_or_link_is_not_read(branch: Repository, tmp_path: Path) -> None:
     """A set-up may leave a pipe or link in a file's place; the reviewer neither waits for it nor follows it."""
     branch.commit({"pipe.py": "import os\n", "folder/linked.py": "import os\n", "a.py": "import os\r\n"})
     (tmp_path / "outside").mkdir()

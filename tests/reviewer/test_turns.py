@@ -10,7 +10,7 @@ DEFAULT = "\n\ndef other(a=[]):\n    return a\n"
 SECRET = "ghp" + "_" + "aB3dE5gH7jK9mN1pQ2sT4vW6xY8zA0cD5fG7"
 
 
-def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
+def test_only_the_branchs_own_lines_are_reported(branch: Any) -> None:
     """Findings on lines that the branch did not touch are only counted.
 
     The result file has a summary and a commit message, and only the reviewer's own files change.
@@ -35,7 +35,7 @@ def test_a_branch_answers_for_what_it_brought(branch: Any) -> None:
     assert (changed, branch.git("rev-parse", "HEAD")) == ([".runwarden/findings.json", "reviews/run_01TEST.md"], head)
 
 
-def test_the_next_turn_says_what_became_of_each_finding(branch: Any) -> None:
+def test_the_next_turn_reports_each_earlier_finding(branch: Any) -> None:
     """Moved lines keep their finding, gone ones are resolved, others are new, and a rerun changes nothing."""
     branch.commit({"src/run.py": BAD + DEFAULT})
     branch.turn("First look.")
@@ -55,7 +55,7 @@ def test_the_next_turn_says_what_became_of_each_finding(branch: Any) -> None:
     assert again.section("Findings") == done.section("Findings")
 
 
-def test_a_focus_hides_neither_a_blocker_nor_the_last_review(branch: Any) -> None:
+def test_a_narrower_turn_still_reports_earlier_findings(branch: Any) -> None:
     """A narrower turn lists less, but reports the state of every earlier finding; a leaked secret must be revoked."""
     branch.commit({"src/run.py": BAD + "# TODO: more\n"})
     branch.turn()
@@ -72,7 +72,7 @@ def test_a_focus_hides_neither_a_blocker_nor_the_last_review(branch: Any) -> Non
     assert "it is valid until it is revoked" in third.section("Since the last review")
 
 
-def test_a_review_without_a_finding_says_what_is_there(branch: Any) -> None:
+def test_a_review_without_findings_describes_the_tree(branch: Any) -> None:
     """A fresh branch is read as a tree: number, kinds and sizes of files, and what was not checked."""
     done = branch.turn()
 
@@ -86,7 +86,7 @@ def test_a_review_without_a_finding_says_what_is_there(branch: Any) -> None:
     assert "no model read it or the instructions" in done.section("What was not checked")
 
 
-def test_a_record_that_was_edited_counts_as_none(branch: Any) -> None:
+def test_a_forged_record_is_ignored(branch: Any) -> None:
     """A forged record can neither add markup to the review nor end its comment."""
     row = '{"rule": "S307", "path": "x", "title": "--\\u003e\\n# Heading", "id": "<script>\\n# Heading"}'
     (branch.folder / "reviews").mkdir()

@@ -15,7 +15,7 @@ DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 
 
-def test_a_line_means_a_filter() -> None:
+def test_a_query_line_becomes_a_filter() -> None:
     """A line has conditions, inverses, lists, aliases, quotes, and words for everything else."""
     for line, wanted in (
         ("", RunFilter()),
@@ -37,7 +37,7 @@ def test_a_line_means_a_filter() -> None:
         assert query.problems == (), line
 
 
-def test_times_limit_and_their_inverses_meet_them() -> None:
+def test_times_and_their_inverses_have_no_gap() -> None:
     """A date includes its whole day, the inverse of `since` ends the instant before, and the tighter limit holds."""
     for line, since, until in (
         ("since:2h", NOW - timedelta(hours=2), None),
@@ -52,7 +52,7 @@ def test_times_limit_and_their_inverses_meet_them() -> None:
         assert (query.filter.since, query.filter.until, query.problems) == (since, until, ()), line
 
 
-def test_what_means_nothing_is_said_with_its_place_and_a_fix() -> None:
+def test_query_errors_have_position_and_fix() -> None:
     """The error has position, message and fix; the sentence counts characters from 1."""
     for line, place, message, fix in (
         ("a statsu:failed", (2, 9), "There is no statsu:", "status:?"),
@@ -76,7 +76,7 @@ keys = st.sampled_from(["status", "repo", "branch", "agent"])
 
 
 @given(keys, lists, lists, findings, findings)
-def test_written_values_are_read_back_as_themselves(
+def test_written_values_are_read_back(
     key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...], found: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
     """Written values may contain any characters."""

@@ -58,7 +58,7 @@ def test_every_refusal_names_the_fix(data: Path) -> None:
     assert (plain.exit_code, plain.stdout, "--slug" in plain.stderr) == (2, "", True)
 
 
-def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: Path) -> None:
+def test_unknown_and_circular_fallbacks_are_refused(data: Path, tmp_path: Path) -> None:
     """A file is refused as a whole, whichever of several agents is at fault; a later `agent add` is refused as well."""
     file = tmp_path / "setup.toml"
 
@@ -87,7 +87,7 @@ def test_fallbacks_that_lead_nowhere_or_back_are_refused(data: Path, tmp_path: P
     assert "circle" in refusal(data, "agent", "add", "a", "--fallback", "a", "--argv", "true", "--elsewhere")
 
 
-def test_looking_waits_for_no_writer_and_makes_nothing(data: Path, tmp_path: Path) -> None:
+def test_reading_commands_never_wait_or_create_files(data: Path, tmp_path: Path) -> None:
     """A mistyped --data-dir is reported and nothing is created there; a damaged database is left alone."""
     with closing(sqlite3.connect(data / "service.sqlite", isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -102,7 +102,7 @@ def test_looking_waits_for_no_writer_and_makes_nothing(data: Path, tmp_path: Pat
     assert (data / "service.sqlite").read_bytes() == damaged
 
 
-def test_a_token_needs_the_entitlement_and_is_printed_once(data: Path) -> None:
+def test_a_token_needs_serviceapi_and_is_printed_once(data: Path) -> None:
     """Without ServiceAPI the error has the command that grants it (spec 5.5).
 
     `create` prints the value, no list does (spec 5.4); slugs ignore case.
@@ -121,7 +121,7 @@ def test_a_token_needs_the_entitlement_and_is_printed_once(data: Path) -> None:
     assert "ServiceAPI" in refusal(data, *make)
 
 
-def test_a_revoked_token_and_an_inactive_organization_s_open_nothing(api: Any) -> None:
+def test_revoked_and_inactive_tokens_are_refused(api: Any) -> None:
     """A revocation takes effect while the service runs; an organization stays locked until it is activated again."""
     admin = api.service.admin
     admin("org", "create", "Drowsy", "--entitlement", "ServiceAPI")
@@ -141,7 +141,7 @@ def test_a_revoked_token_and_an_inactive_organization_s_open_nothing(api: Any) -
     assert "token list" in refusal(api.service.data_dir, "token", "revoke", made["id"])
 
 
-def test_an_api_s_address_names_its_host(data: Path) -> None:
+def test_a_hosts_api_address_must_name_the_host(data: Path) -> None:
     """The address must name its host, with or without a path; otherwise the token would go to the public host."""
     for address, name in (
         ("https://api.octocorp.ghe.com", "octocorp.ghe.com"),
@@ -161,7 +161,7 @@ def test_a_connected_host_is_listed_as_it_was_connected(data: Path) -> None:
     assert list(connected) == keys.split()
 
 
-def test_a_check_tells_why_a_host_is_not_well(data: Path) -> None:
+def test_a_host_check_prints_the_reason(data: Path) -> None:
     """The API only has a word; the check prints the reason, and status 1 unless all hosts are healthy."""
     with Server() as server:
         server.script(Respond(200, {"version": "17.5.1-ee"}), Respond(401, {"message": "Bad credentials"}))
@@ -173,7 +173,7 @@ def test_a_check_tells_why_a_host_is_not_well(data: Path) -> None:
     assert (ill.exit_code, second["status"], "--token-env" in second["reason"]) == (1, "unauthorized", True)
 
 
-def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
+def test_removals_apply_at_once(tenant: Make) -> None:
     """Agents, repositories and hosts disappear without a restart."""
     hosts = [{"platform": one, "probe": "git", "clone_url": "/no/{path}.git"} for one in ("github", "gitlab")]
     repositories = [{"name": name, "platform": "github", "path": f"acme/{name}"} for name in ("api", "web")]
@@ -191,7 +191,7 @@ def test_what_is_removed_is_unknown_to_the_api_at_once(tenant: Make) -> None:
     assert set(api.get("/external/installation/health").json()["code_hosting"]) == {"gitlab"}
 
 
-def test_a_table_of_cells_is_written_whatever_the_terminal_s_encoding(data: Path) -> None:
+def test_a_csv_table_is_utf8_in_any_terminal(data: Path) -> None:
     """The table is UTF-8 even if the terminal's encoding is ASCII."""
     command(data, "org", "create", "Größe", "--slug", "size")
     done = CliRunner(charset="ascii").invoke(main, ["org", "list", "-o", "csv", "--data-dir", str(data)])
@@ -199,7 +199,7 @@ def test_a_table_of_cells_is_written_whatever_the_terminal_s_encoding(data: Path
     assert (done.exit_code, "Größe" in done.stdout_bytes.decode()) == (0, True)
 
 
-def test_a_budget_is_shown_without_options_and_changed_by_those_that_are_given(data: Path) -> None:
+def test_a_budget_is_shown_or_changed(data: Path) -> None:
     """A limit is only removed on request."""
     for options, day_usd, day_tokens in (
         (("--day-usd", "2.5", "--day-tokens", "1000"), 2.5, 1000),
@@ -213,7 +213,7 @@ def test_a_budget_is_shown_without_options_and_changed_by_those_that_are_given(d
     assert "a day: no limit" in attempt(data, "org", "budget", "acme").stdout
 
 
-def test_an_offer_keeps_what_is_not_given(data: Path) -> None:
+def test_an_offer_keeps_values_that_are_not_given(data: Path) -> None:
     """If the price disappeared, everyone who signed up with it would lose the offer."""
     command(data, "offer", "add", "P1", "--kind", "partner", "--price", "49 EUR", "--retired")
     kept = command(data, "offer", "add", "P1", "--kind", "public")
@@ -223,7 +223,7 @@ def test_an_offer_keeps_what_is_not_given(data: Path) -> None:
     assert (back["price"], back["retired"]) == ("49 EUR", False)
 
 
-def test_runs_are_listed_and_cancelled_by_the_hundred(data: Path) -> None:
+def test_many_runs_are_listed_and_cancelled(data: Path) -> None:
     """Runs of one organization and status are cancelled after a question.
 
     Others continue, and the audit trail has each.

@@ -63,7 +63,7 @@ def fetched(api: Api, run_id: str, name: str, turn: int = 1) -> Any:
     return api.get(f"/external/runs/{run_id}/turns/{turn}/artifacts/{name}")
 
 
-def test_artifacts_are_kept_with_their_turn_and_not_committed(own: Own, tenant: Make) -> None:
+def test_artifacts_belong_to_their_turn_and_are_not_committed(own: Own, tenant: Make) -> None:
     """Each turn has its own artifacts, without those that the repository contains; another organization gets a 404."""
     api, bare = own({"README.md": "# api\n", f"{FOLDER}/old.txt": "of the repository"})
     turn = api.work(LEAVE + "pathlib.Path('new.txt').touch()")
@@ -85,7 +85,7 @@ def test_artifacts_are_kept_with_their_turn_and_not_committed(own: Own, tenant: 
     assert git("diff", "--name-only", "main", turn["commit"], cwd=bare) == "new.txt"
 
 
-def test_what_is_not_a_plain_file_of_the_agent_is_left_out_and_the_log_says_why(own: Own) -> None:
+def test_only_plain_files_are_artifacts(own: Own) -> None:
     """No file elsewhere is read, and valid files are stored, even for a failed agent."""
     api, _ = own()
     turn = api.work(HOSTILE)
@@ -119,7 +119,7 @@ def test_what_is_not_a_plain_file_of_the_agent_is_left_out_and_the_log_says_why(
     ],
     ids=["pipe", "link above", "many"],
 )
-def test_a_folder_that_is_none_and_too_many_files_do_not_fail_the_turn(api: Api, make: str, why: str) -> None:
+def test_bad_artifacts_do_not_fail_the_turn(api: Api, make: str, why: str) -> None:
     """The turn completes, with as many files as are allowed."""
     turn = api.work(make)
 
@@ -127,7 +127,7 @@ def test_a_folder_that_is_none_and_too_many_files_do_not_fail_the_turn(api: Api,
     assert len(turn["artifacts"]) == (100 if make == MANY else 0)
 
 
-def test_each_limit_is_named() -> None:
+def test_each_artifact_limit_is_named() -> None:
     """A file that replaces one of an earlier attempt counts once."""
     limits = ArtifactLimits(files=2, file_bytes=60, turn_bytes=105, organization_bytes=1000)
     for name, size, others, key in (

@@ -41,7 +41,7 @@ def entries(data: Path, *options: str) -> list[dict[str, Any]]:
     return list(command(data, "audit", "list", *options)["entries"])
 
 
-def test_every_act_of_an_operator_is_kept(tmp_path: Path) -> None:
+def test_every_act_of_an_operator_is_recorded(tmp_path: Path) -> None:
     """Entries have the account and machine, outlive the organization, and have no secret or personal data."""
     data = tmp_path / "data"
     said = [command(data, *act.split()) for act, _, _ in ACTS]
@@ -58,7 +58,7 @@ def test_every_act_of_an_operator_is_kept(tmp_path: Path) -> None:
     assert len(entries(data, "--org", said[0]["id"], "--action", "organization", "--since", "1h")) == 6
 
 
-def test_what_failed_is_kept_without_what_was_typed_and_a_setup_entry_by_entry(tmp_path: Path) -> None:
+def test_failed_commands_are_recorded_without_their_values(tmp_path: Path) -> None:
     """A token typed in place of an id does not get into the trail; a repeated `apply` creates no token."""
     data, file = tmp_path / "data", tmp_path / "setup.toml"
     file.write_text(
@@ -99,7 +99,7 @@ def test_the_trail_shows_names_instead_of_ids(database: Database) -> None:
     assert named == people | {owner: "acme", token: "ci", endpoint: "https://a.example/"}
 
 
-def test_what_a_token_did_is_kept_under_its_id(tenant: Make, idle: Api) -> None:
+def test_a_tokens_acts_are_recorded_under_its_id(tenant: Make, idle: Api) -> None:
     """The trail has its first use, a created organization and a cancelled run, but not each request."""
     repository = {"name": "api", "platform": "github", "path": "acme/api", "url": "/srv/none.git"}
     api = tenant(on=idle.service, entitlements=["ServiceAPI", "CreateOrganizations"], repositories=[repository])
@@ -116,7 +116,7 @@ def test_what_a_token_did_is_kept_under_its_id(tenant: Make, idle: Api) -> None:
 
 
 @BOTH
-def test_an_entry_stays_as_it_is_for_as_long_as_the_settings_say(database: Database, tmp_path: Path) -> None:
+def test_audit_entries_cannot_be_changed(database: Database, tmp_path: Path) -> None:
     """The database refuses changes; entries stay forever, unless `retention.audit_days` removes older ones."""
     folder = DataFolder(tmp_path)
     folder.create()

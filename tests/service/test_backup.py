@@ -98,7 +98,7 @@ def test_the_restore_drill(tmp_path: Path) -> None:
         assert {run["run_id"] for run in client.runs()} == {done, pushed_later, working}, "the last one is lost"
 
 
-def test_postgresql_has_its_own_back_ups(tmp_path: Path) -> None:
+def test_postgresql_uses_its_own_backups(tmp_path: Path) -> None:
     """The error names them, before any database is contacted."""
     elsewhere = ("--database", "postgresql://nobody@127.0.0.1:1/nothing", "--data-dir", str(tmp_path))
     (tmp_path / "file").touch()
@@ -107,7 +107,7 @@ def test_postgresql_has_its_own_back_ups(tmp_path: Path) -> None:
     assert [(one.exit_code, "pg_dump" in one.stderr) for one in done] == [(2, True)] * 2
 
 
-def test_what_is_accepted_during_a_back_up_is_in_it_whole_or_not_at_all(folder: DataFolder, tmp_path: Path) -> None:
+def test_a_run_is_in_a_backup_whole_or_not_at_all(folder: DataFolder, tmp_path: Path) -> None:
     """A run and its turns are either all in the backup or not at all."""
     with contextlib.closing(Database(folder.database_url)) as database:
         again = order(accepted(database).organization_id)
@@ -129,7 +129,7 @@ def test_what_is_accepted_during_a_back_up_is_in_it_whole_or_not_at_all(folder: 
         assert made["runs"] == made["queued_again"] + 3
 
 
-def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) -> None:
+def test_restoring_over_files_needs_force(backup: Path, tmp_path: Path) -> None:
     """The backup replaces everything, even a damaged database with its journal.
 
     After an interrupted restore, nothing starts until it is repeated.
@@ -157,7 +157,7 @@ def test_a_target_that_is_not_empty_takes_force(backup: Path, tmp_path: Path) ->
         assert not journal.exists()
 
 
-def test_a_damaged_database_replaces_no_back_up(backup: Path, folder: DataFolder) -> None:
+def test_a_damaged_database_does_not_replace_a_backup(backup: Path, folder: DataFolder) -> None:
     """The backup is refused even if its first pages are readable, and no other file is replaced."""
     kept, settings = backup.read_bytes(), folder.root / "mine.toml"
     settings.write_text("a = 1\n", "utf-8")
@@ -174,7 +174,7 @@ def test_a_damaged_database_replaces_no_back_up(backup: Path, folder: DataFolder
     assert sorted(path.name for path in backup.parent.iterdir()) == ["backup.tar.gz", "data"]
 
 
-def test_a_back_up_is_private_and_whole(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backup_is_private(backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backup's mode is 0600.
 
     A failing backup keeps the earlier one, leaves nothing else, and is in the audit trail.
@@ -217,7 +217,7 @@ def rebuilt(source: Path, *extra: tarfile.TarInfo, database: bytes | None = None
     return raw.getvalue()
 
 
-def test_what_is_damaged_or_forged_changes_nothing(backup: Path, tmp_path: Path) -> None:
+def test_a_damaged_or_forged_backup_changes_nothing(backup: Path, tmp_path: Path) -> None:
     """With --force over a service, that one stays as it was, and nothing is written elsewhere."""
     before = command(tmp_path / "data", "org", "list")
     for message, forged in (

@@ -163,7 +163,7 @@ def check(made: Deployment, caller: Caller, receiver: Receiver | None, places: S
 @pytest.mark.parametrize(
     ("runs", "kills"), [(6, 2), pytest.param(200, 20, marks=[pytest.mark.campaign, pytest.mark.timeout(3600)])]
 )
-def test_no_death_of_a_worker_loses_or_doubles_anything(tmp_path: Path, runs: int, kills: int) -> None:
+def test_killed_workers_lose_and_repeat_nothing(tmp_path: Path, runs: int, kills: int) -> None:
     """Every run ends, every turn has one commit and one event, and no process or folder is left."""
     (tmp_path / "dawdler.py").write_text(DAWDLER, "utf-8")
     folder = tmp_path / "deployment"
@@ -226,7 +226,7 @@ def unsteady(host: GitHttpHost, seed: int) -> Callable[[Received], Step]:
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(10))
-def test_whatever_the_code_host_does_each_turn_is_paid_and_pushed_once(tmp_path: Path, seed: int) -> None:
+def test_every_turn_is_paid_and_pushed_once_despite_the_code_host(tmp_path: Path, seed: int) -> None:
     """The host refuses, resets or hangs at every step while workers die, and each turn has one commit and one push.
 
     An agent only starts a second time if its worker died before the commit was stored.

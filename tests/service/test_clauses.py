@@ -33,7 +33,7 @@ def test_without_a_valid_token_every_endpoint_answers_401(idle: Any) -> None:
             assert "bearer" in answer.json()["message"].lower()
 
 
-def test_a_body_that_cannot_be_taken_is_refused(idle: Any) -> None:
+def test_an_unacceptable_body_is_refused(idle: Any) -> None:
     """400, 413 or 415 with a failure body, never 422 and never a 500 (spec 7.2)."""
     cases: list[tuple[bytes, dict[str, str], int, str]] = [
         *((body, {}, 400, "malformed_json") for body in (b"{", b'{"a": NaN}', b"[" * 100_000)),
@@ -48,7 +48,7 @@ def test_a_body_that_cannot_be_taken_is_refused(idle: Any) -> None:
         assert (answer.status_code, answer.json()["error_code"]) == (status, code), body[:20]
 
 
-def test_a_method_that_is_not_offered_is_refused_with_those_that_are(idle: Any) -> None:
+def test_an_unknown_method_is_refused_with_allow(idle: Any) -> None:
     """The 405 lists all allowed methods in Allow, on any path (RFC 9110)."""
     cases = {"/v1/external/runs": "GET, POST", "/v1/external/agents": "GET", "/livez": "GET", "/hooks/github": "POST"}
     for path, allowed in cases.items():
@@ -57,7 +57,7 @@ def test_a_method_that_is_not_offered_is_refused_with_those_that_are(idle: Any) 
         assert answer.headers["Allow"] == allowed, path
 
 
-async def test_an_error_that_no_endpoint_foresees_is_a_500_and_one_line_of_log(
+async def test_an_unexpected_error_is_a_500_and_a_line_of_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The caller learns nothing about the machine; the log has the error's text."""

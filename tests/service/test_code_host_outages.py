@@ -99,7 +99,7 @@ def after_a_push(host: GitHttpHost) -> Callable[[Received], Step | None]:
 
 
 @pytest.mark.parametrize("landed", [False, True])
-def test_a_host_that_is_down_for_a_while_is_waited_for(setup: Hosted, *, landed: bool) -> None:
+def test_a_short_outage_of_a_host_is_waited_out(setup: Hosted, *, landed: bool) -> None:
     """The run waits without a slot and with the reason.
 
     The agent runs once and one commit is pushed, even without an answer.
@@ -121,7 +121,7 @@ def test_a_host_that_is_down_for_a_while_is_waited_for(setup: Hosted, *, landed:
     assert ("an earlier attempt has already pushed" in turn["log"]) == landed
 
 
-def test_a_first_push_that_landed_without_an_answer_counts(made: Hosted, tenant: Make, patient: Any) -> None:
+def test_a_first_push_without_an_answer_counts(made: Hosted, tenant: Make, patient: Any) -> None:
     """The host made it the default branch, to which a run may push nothing else."""
     bare = made.folder / "hosted" / "empty.git"
     git("init", "--quiet", "--bare", str(bare), cwd=made.folder)
@@ -137,7 +137,7 @@ def test_a_first_push_that_landed_without_an_answer_counts(made: Hosted, tenant:
     assert (turn["outcome"], turn["commit"]) == ("completed", git("rev-parse", branch, cwd=bare)), turn["log"]
 
 
-def test_a_host_that_stays_down_ends_the_wait(made: Hosted, start: Make) -> None:
+def test_a_lasting_outage_ends_the_wait(made: Hosted, start: Make) -> None:
     """After `forge.give_up_s` the change is kept, and the next turn starts from it automatically."""
     setup = {"organizations": [member(repositories=made.repositories)], "agents": made.agents}
     api = start(setup=setup, settings=f"{SETTINGS}give_up_s = 0.5\n")
@@ -152,7 +152,7 @@ def test_a_host_that_stays_down_ends_the_wait(made: Hosted, start: Make) -> None
     assert (second["outcome"], second["from_turn"], second["files"]) == ("completed", 1, 1)
 
 
-def test_a_commit_that_waits_survives_its_worker(made: Hosted, tmp_path: Path, postgres_url: str) -> None:
+def test_a_waiting_commit_survives_its_worker(made: Hosted, tmp_path: Path, postgres_url: str) -> None:
     """Another machine pushes it without running an agent again, and no file of the commit is left."""
     document = {"organizations": [member(repositories=made.repositories)], "agents": made.agents}
     with deployment(tmp_path / "deployed", postgres_url, settings=SETTINGS, setup=document) as at:
@@ -173,7 +173,7 @@ def test_a_commit_that_waits_survives_its_worker(made: Hosted, tmp_path: Path, p
     assert git("show", f"{run['branch_name']}:new.txt", cwd=made.bare) == "new"
 
 
-def test_a_change_goes_on_top_of_what_others_pushed(setup: Hosted) -> None:
+def test_a_change_is_rebased_onto_others_pushes(setup: Hosted) -> None:
     """Others push while the agent works and while its commit waits; the result is one commit that keeps theirs."""
     run_id = setup.at_work(WRITES)
     push(setup.bare, "work", {"first.txt": "theirs"})
@@ -212,9 +212,7 @@ def rewrite(bare: Path) -> None:
     ],
     ids=["conflict", "rewritten", "deleted"],
 )
-def test_a_branch_that_cannot_take_a_change_says_so(
-    setup: Hosted, meanwhile: Callable[[Path], object], said: str
-) -> None:
+def test_a_rejected_push_has_a_reason(setup: Hosted, meanwhile: Callable[[Path], object], said: str) -> None:
     """The reason has the fix; the branch is unchanged, and the patch is kept."""
     run_id = setup.at_work("pathlib.Path('a.txt').write_text('ours\\n')")
     meanwhile(setup.bare)
@@ -245,7 +243,7 @@ LASTING = (
 )
 
 
-def test_only_the_trouble_of_a_host_is_waited_for() -> None:
+def test_only_a_hosts_own_trouble_is_waited_out() -> None:
     """An error that would repeat forever fails the run at once."""
     assert [one for one in PASSING if not is_passing(one)] == []
     assert [one for one in LASTING if is_passing(one)] == []

@@ -15,7 +15,7 @@ from service.settings import DataFolder
 from tests.service_process import PROGRAM, command, demo_setup, refused_start
 
 
-def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> None:
+def test_apply_creates_everything_once(tmp_path: Path) -> None:
     """Token values are printed once, when they are created; other entries are added, changed or unchanged, by name."""
     document, data = tmp_path / "setup.json", tmp_path / "data"
     setup = demo_setup(tmp_path)
@@ -36,7 +36,7 @@ def test_apply_makes_everything_and_a_second_time_nothing(tmp_path: Path) -> Non
     assert outcomes == ["added", "unchanged", "changed"]
 
 
-def test_apply_does_not_undo_what_an_operator_decided(tmp_path: Path) -> None:
+def test_apply_does_not_undo_an_operators_decisions(tmp_path: Path) -> None:
     """What was deactivated, withdrawn, retired or revoked stays so, and the output has the commands to change it."""
     document, data = tmp_path / "setup.json", tmp_path / "data"
 
@@ -71,7 +71,7 @@ SAME_PATH = '{ name = "y", platform = "github", path = "A/b.git", url = "y.git" 
 TWO_NAMES = '[[organizations]]\nname = "Acme"\n[[organizations]]\nname = "ACME!"\n'
 
 
-def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path) -> None:
+def test_a_faulty_document_changes_nothing(tmp_path: Path) -> None:
     """Exit status 2; the error names the entry, and nothing is applied."""
     file, data = tmp_path / "setup.toml", tmp_path / "data"
     for document, message in (
@@ -93,7 +93,7 @@ def test_a_faulty_document_changes_nothing_and_is_explained(tmp_path: Path) -> N
         assert not (data / "service.sqlite").exists() or command(data, "org", "list")["organizations"] == []
 
 
-def test_pruning_asks_on_a_terminal(tmp_path: Path) -> None:
+def test_pruning_asks_only_on_a_terminal(tmp_path: Path) -> None:
     """Only yes or --yes removes anything there; a scheduled job, which has no terminal, is not asked."""
     command(tmp_path, "org", "create", "Acme")
     prune = ["prune", "--older-than", "1d", "--data-dir", str(tmp_path)]
@@ -139,7 +139,7 @@ def test_one_turn_can_be_shown_alone(api: Any) -> None:
     assert (raw.stdout_bytes, raw.stderr) == (file.read_bytes(), f"turn 1: {file}\n"), "for git apply"
 
 
-def test_a_port_and_a_data_folder_are_one_service_s(api: Any, tmp_path: Path) -> None:
+def test_a_port_and_a_data_folder_belong_to_one_service(api: Any, tmp_path: Path) -> None:
     """A second service exits with status 2 and the fix; the first continues."""
     port = api.service.base_url.removesuffix("/v1").rpartition(":")[2]
     taken, second = refused_start(tmp_path, "serve", "--port", port), refused_start(api.service.data_dir)

@@ -188,9 +188,7 @@ def rogue(service: Any, deed: str, agent: str = "rogue") -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("sandbox", "deed"), [("none", "clinging"), pytest.param("require", "stubborn", marks=NEEDS_SANDBOX)]
 )
-def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
-    unruly: Unruly, sandbox: str, deed: str
-) -> None:
+def test_a_detached_child_is_killed_with_its_turn(unruly: Unruly, sandbox: str, deed: str) -> None:
     """The child is killed even if the agent ignores every signal until its deadline."""
     seconds = long_sleep()
     turn = rogue(unruly(sandbox), f"{deed} {seconds}", "rogue" if deed == "clinging" else "brief")
@@ -215,7 +213,7 @@ def test_a_child_that_left_session_parent_and_environment_ends_with_the_turn(
         pytest.param("require", "huge", "file_bytes", marks=NEEDS_SANDBOX),
     ],
 )
-def test_an_agent_that_takes_too_much_is_ended(unruly: Unruly, sandbox: str, deed: str, key: str) -> None:
+def test_an_agent_beyond_its_limits_is_killed(unruly: Unruly, sandbox: str, deed: str, key: str) -> None:
     """All its processes count, and files that it deleted and keeps open; the failure names the setting.
 
     Threads count as processes, and empty files as files.
@@ -227,7 +225,7 @@ def test_an_agent_that_takes_too_much_is_ended(unruly: Unruly, sandbox: str, dee
 
 
 @NEEDS_SANDBOX
-def test_what_no_limit_would_count_is_refused_in_the_sandbox(unruly: Unruly) -> None:
+def test_uncounted_resources_are_refused_in_the_sandbox(unruly: Unruly) -> None:
     """Extra file systems, other folders, a tmpfs, shared memory segments and invisible files are refused."""
     turn = rogue(unruly("require"), "escaping")
 
@@ -248,7 +246,7 @@ def test_an_agent_that_kills_its_supervisor_fails_and_leaves_nothing(unruly: Unr
     assert running(str(service.data_dir.parent / "rogue.py")) == []
 
 
-def test_output_neither_fills_the_disk_nor_steers_the_operator_s_terminal(unruly: Unruly) -> None:
+def test_output_is_capped_and_escaped(unruly: Unruly) -> None:
     """Output beyond the cap is dropped, the deadline holds, and escape sequences are made visible."""
     service = unruly("none")
     flooding, painting = rogue(service, "flooding", "brief"), rogue(service, "painting")
@@ -283,7 +281,7 @@ def delegated() -> Iterator[Path]:
 SPAWNER = "import subprocess as s, sys; s.Popen(['sleep', sys.argv[1]], start_new_session=True); print('', flush=True)"
 
 
-def test_a_turn_s_group_holds_all_that_its_agent_starts_and_ends_it(delegated: Path) -> None:
+def test_a_turns_control_group_contains_all_its_processes(delegated: Path) -> None:
     """A process that left its session is in the group too; after the turn neither exists."""
     seconds = long_sleep()
     with group(delegated, "run_1-1", {}) as made:
@@ -316,7 +314,7 @@ bytearray(600 << 20)
 """
 
 
-def test_the_kernel_holds_a_group_to_its_limits(delegated: Path) -> None:
+def test_the_kernel_enforces_a_groups_limits(delegated: Path) -> None:
     """One process too many is refused, and one that uses too much memory is killed in time."""
     needed = frozenset({"memory", "pids"})
     if not needed <= set((delegated / "cgroup.controllers").read_text().split()):
@@ -332,7 +330,7 @@ def test_the_kernel_holds_a_group_to_its_limits(delegated: Path) -> None:
 
 
 @pytest.mark.parametrize("small_disk", ["size=256m,nr_inodes=8000"], indirect=True)
-def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: Path) -> None:
+def test_only_the_turn_that_fills_the_disk_fails(small_disk: Path) -> None:
     """For space and inodes, the failure names the reserve, and other turns complete.
 
     With too little free space from the start, turns wait for room.
@@ -367,9 +365,7 @@ def test_who_fills_the_disk_fails_and_who_works_beside_it_does_not(small_disk: P
         service.kill()
 
 
-def test_only_the_turn_that_took_more_than_its_share_is_to_blame(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_only_the_largest_turn_is_blamed_for_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A checkout does not count, and only the largest turn fails; if others filled the disk, none does."""
     free = [Usage(1000, 1000)]
     monkeypatch.setattr(disk, "left", lambda _: free[-1])

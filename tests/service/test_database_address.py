@@ -18,7 +18,7 @@ from tests.service_process import command
 from tests.waiting import eventually
 
 
-def test_an_address_of_several_hosts_is_read_as_libpq_reads_it() -> None:
+def test_an_address_with_several_hosts_is_read_like_libpq() -> None:
     """The writable host is used, the password is not shown, and an unreadable address is refused."""
     with contextlib.closing(Database("postgres://u:p%2Cw@h1,h2:5/name?sslmode=require")) as database:
         found = database.url.get_dialect()().create_connect_args(database.url)[1]
@@ -76,7 +76,7 @@ def test_a_pooler_that_changes_sessions_is_refused(postgres: Cluster, postgres_u
         process.wait(30)
 
 
-def test_a_command_for_another_database_than_the_service_s_is_refused(tmp_path: Path) -> None:
+def test_a_command_for_another_database_is_refused(tmp_path: Path) -> None:
     """The command would fill an SQLite file that nobody reads; `apply` prints the database that it wrote to."""
     file = tmp_path / "setup.toml"
     file.write_text('[[agents]]\nname = "mine"\nargv = ["true"]\n')

@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> DataFolder:
 
 
 @pytest.mark.parametrize("either_url", ["postgresql"], indirect=True)
-def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(made: Deployment, tmp_path: Path) -> None:
+def test_an_organization_is_deleted_while_a_run_works(made: Deployment, tmp_path: Path) -> None:
     """The run's agent is stopped and nothing is pushed.
 
     Its mails, logs, mirrors and queue entries go, another's stay.
@@ -126,9 +126,7 @@ def test_an_organization_goes_with_all_that_is_its_own_while_a_run_works(made: D
 
 
 @pytest.mark.parametrize("either_url", ["sqlite"], indirect=True)
-def test_a_run_goes_once_it_is_confirmed_and_a_killed_deletion_completes_at_the_next_start(
-    made: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_deletion_completes_at_the_next_start(made: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the right confirmation nothing is deleted; the remaining branch is named."""
     folder = DataFolder(made.machine("first"))
     node = made.begin("serve", "--port", "0")
@@ -183,7 +181,7 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
 
 
 @BOTH
-def test_cut_off_anywhere_it_is_completed(
+def test_an_interrupted_deletion_is_completed(
     database: Database, folder: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next start completes it, even in the middle of the rows.
@@ -227,7 +225,7 @@ def test_cut_off_anywhere_it_is_completed(
         assert len(tokens.of(connection, kept)) == 1
 
 
-def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database, folder: DataFolder) -> None:
+def test_a_working_workers_files_are_kept_until_it_ends(database: Database, folder: DataFolder) -> None:
     """The run's log and workspace stay until the worker is gone."""
     _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/api.git")
     alive = Workspaces(folder, "alive")
@@ -243,7 +241,7 @@ def test_what_a_living_worker_holds_is_left_until_it_lets_go(database: Database,
     assert traces(database, folder, run_id) == []
 
 
-def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder: DataFolder) -> None:
+def test_deleted_data_is_overwritten_in_the_file(database: Database, folder: DataFolder) -> None:
     """SQLite keeps no copy of it in free pages, whatever its build options."""
     owner, its_runs = an_organization(database, folder, "gone", "/srv/api.git")
     with database.write() as connection:
@@ -261,7 +259,7 @@ def test_what_was_deleted_is_overwritten_in_the_file(database: Database, folder:
 
 
 @BOTH
-def test_no_run_is_accepted_of_an_organization_that_is_shut_out(database: Database, folder: DataFolder) -> None:
+def test_an_inactive_organization_gets_no_run(database: Database, folder: DataFolder) -> None:
     """A request that was let in a moment before gets no run or repository; PostgreSQL would fail on a constraint."""
     owner = organization(database)
     with database.write() as connection:
@@ -293,7 +291,7 @@ def test_other_machines_remove_their_copies(database: Database, folder: DataFold
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_a_turn_that_ends_while_it_is_deleted_leaves_nothing(database: Database, folder: DataFolder) -> None:
+def test_a_turn_deleted_while_it_ends_leaves_nothing(database: Database, folder: DataFolder) -> None:
     """The queue deletes outputs before turns, and a worker may write an output in between."""
     _, (run_id, *_) = an_organization(database, folder, "gone", "/srv/gone.git")
     begins = "INSERT INTO dbos.workflow_status (workflow_uuid, status, created_at, updated_at, priority)"

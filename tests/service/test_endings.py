@@ -23,7 +23,7 @@ def day(days: int) -> str:
     return (TODAY + timedelta(days=days)).isoformat()
 
 
-def test_keys_that_end_are_named_in_time(database: Database) -> None:
+def test_expiring_keys_are_listed_in_time(database: Database) -> None:
     """Each kind is listed, the first to expire first.
 
     Keys that expire later, were replaced or expired long ago are not.
@@ -63,7 +63,7 @@ def test_keys_that_end_are_named_in_time(database: Database) -> None:
     ]
 
 
-def test_an_operator_sees_what_ends_and_what_was_not_posted(tenant: Make) -> None:
+def test_status_shows_expiring_keys_and_unposted_results(tenant: Make) -> None:
     """`status` shows both; the health check learns the expiry that GitHub reports."""
     friday = (datetime.now(UTC) + timedelta(days=5)).date().isoformat()
     with Server() as there:

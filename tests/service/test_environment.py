@@ -52,7 +52,7 @@ def test_a_rotated_token_needs_no_restart(start: Callable[..., Api], tmp_path: P
         assert "second-token" not in api.service.log
 
 
-def test_a_file_that_everyone_may_write_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_world_writable_file_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error has the fix."""
     file = tmp_path / "environment"
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(file))

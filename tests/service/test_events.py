@@ -93,7 +93,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @BOTH
-def test_an_event_is_stored_with_its_change_for_who_wants_it(desk: Desk) -> None:
+def test_an_event_is_stored_with_its_change(desk: Desk) -> None:
     """Each endpoint gets one; a change that is rolled back, another organization's or an unwanted one stores none."""
     database, now = desk.database, now_micros()
     both = [desk.add("https://a.example/"), desk.add("https://b.example/", ("run.ended", "health.changed"))]
@@ -126,7 +126,7 @@ def test_an_event_is_stored_with_its_change_for_who_wants_it(desk: Desk) -> None
     assert desk.stored() == []
 
 
-def test_health_and_invitations_are_told_once(desk: Desk) -> None:
+def test_events_of_health_and_invitations_are_stored_once(desk: Desk) -> None:
     """Of two requests that see the same change of a host, one stores it; a code is accepted once."""
     desk.add("https://a.example/")
     host = Host("github", "github.example", None, "api", "https://api.example", None, None)
@@ -202,7 +202,7 @@ def test_a_failing_endpoint_is_retried_for_three_days_then_disabled(desk: Desk, 
     assert (taken.state, taken.attempts, taken.failure) == (DELIVERED, 1, None)
 
 
-def test_an_event_that_is_refused_holds_up_no_other(desk: Desk, receiver: Receiver) -> None:
+def test_a_refused_event_does_not_block_others(desk: Desk, receiver: Receiver) -> None:
     """The endpoint gets the other events, and stays active when the refused one is given up."""
     desk.send_with(retry_s=600, give_up_s=3600)
     made = desk.add(receiver.origin)
@@ -216,7 +216,7 @@ def test_an_event_that_is_refused_holds_up_no_other(desk: Desk, receiver: Receiv
     assert (desk.state(made), desk.stored()[0].failure) == ("active", "it answered 400")
 
 
-def test_what_is_away_is_asked_for_one_event_at_a_time(desk: Desk, receiver: Receiver) -> None:
+def test_an_unreachable_endpoint_gets_one_event_at_a_time(desk: Desk, receiver: Receiver) -> None:
     """A missing answer or a requested wait delays everything due there; a 410 disables the endpoint."""
     made = desk.add(receiver.origin)
     for number in range(5):
@@ -233,7 +233,7 @@ def test_what_is_away_is_asked_for_one_event_at_a_time(desk: Desk, receiver: Rec
     assert {one.state for one in desk.stored()} == {GIVEN_UP}
 
 
-def test_an_answer_is_bounded_in_time_and_size_and_leads_nowhere(desk: Desk, receiver: Receiver) -> None:
+def test_answers_are_bounded_and_redirects_not_followed(desk: Desk, receiver: Receiver) -> None:
     """A slow, endless, missing or invalid answer or a redirect is a failure in plain words."""
     desk.add(receiver.origin)
     late, redirects = "no whole answer within 0.3 s", "it answered 307: redirects are not followed"
@@ -261,7 +261,7 @@ UNUSABLE = (
 )
 
 
-def test_no_private_address_is_told(desk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_addresses_are_refused(desk: Desk, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any notation, and names that resolve to one, are refused both at configuration and at delivery.
 
     An address that two parsers could read differently is refused.
@@ -289,7 +289,7 @@ def test_no_private_address_is_told(desk: Desk, receiver: Receiver, monkeypatch:
     assert receiver.connections == 0
 
 
-def test_a_name_is_looked_up_once_and_has_to_fit_tls(
+def test_a_name_is_resolved_once_and_must_match_tls(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The checked address is the one connected to (DNS rebinding), and the certificate must match the name."""
@@ -326,7 +326,7 @@ def test_a_name_is_looked_up_once_and_has_to_fit_tls(
     assert len(receiver.requests) == 1
 
 
-def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
+def test_the_number_of_endpoints_is_limited(desk: Desk) -> None:
     """Types must exist, and another organization has its own limit. Old events are removed, whatever their result."""
     with pytest.raises(EndpointError, match=r"choose at least one type.*run\.started"):
         desk.add("https://a.example/", ("run.exploded",))
@@ -346,7 +346,7 @@ def test_an_organization_has_so_many_endpoints_and_no_more(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_a_change_outlives_an_endpoint_that_is_removed_meanwhile(desk: Desk) -> None:
+def test_a_change_succeeds_while_an_endpoint_is_removed(desk: Desk) -> None:
     """The change waits for the removal and then succeeds, without an event for the removed endpoint."""
     made = desk.add("https://a.example/")
     with ThreadPoolExecutor(1) as pool:
@@ -360,7 +360,7 @@ def test_a_change_outlives_an_endpoint_that_is_removed_meanwhile(desk: Desk) -> 
     assert desk.stored() == []
 
 
-def test_a_killed_service_tells_of_each_event_once(start: Make, receiver: Receiver) -> None:
+def test_a_killed_service_repeats_events_with_the_same_id(start: Make, receiver: Receiver) -> None:
     """Kill -9 between the answer and its record repeats the same id, which the receiver recognizes."""
     api = start(settings=SETTINGS)
     receiver.secret = api.service.admin("events", "endpoints", "add", receiver.origin, "--org", "acme")["secret"]
@@ -391,7 +391,7 @@ def test_a_killed_service_tells_of_each_event_once(start: Make, receiver: Receiv
     eventually(lambda: states() == {DELIVERED}, "both are recorded")
 
 
-def test_an_operator_sees_replays_and_removes(tenant: Make, idle: Api) -> None:
+def test_an_operator_lists_replays_and_removes_endpoints(tenant: Make, idle: Api) -> None:
     """The command line prints a secret once, and each act is in the audit trail."""
     api = tenant(on=idle.service)
     admin, ours = api.service.admin, ("--org", api.organization["slug"])

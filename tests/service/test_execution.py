@@ -38,7 +38,7 @@ def test_a_turn_becomes_one_marked_commit_on_its_branch(own: Own) -> None:
     assert git("branch", "--list", empty["branch_name"], cwd=repository) == ""
 
 
-def test_the_task_says_all_that_the_contract_promises(api: Api) -> None:
+def test_the_task_has_all_promised_fields(api: Api) -> None:
     """The first turn has no conversation; the second has the first, with its commit and summary."""
     repository = api.service.repositories["acme/api"]
     turn = api.work("one step", "scribe")
@@ -60,7 +60,7 @@ def test_the_task_says_all_that_the_contract_promises(api: Api) -> None:
     assert len(commits) == 2
 
 
-def test_a_commit_holds_the_change_alone_whatever_attributes_say(own: Own) -> None:
+def test_a_commit_keeps_every_byte_despite_attributes(own: Own) -> None:
     """Files with CRLF, keywords or another encoding keep every byte."""
     stored = {"crlf.txt": "one\r\ntwo\r\n", "id.txt": "$Id: kept $\n", "utf.txt": "caf\u00e9\n", ".gitattributes": ""}
     api, bare = own(stored)
@@ -88,7 +88,7 @@ def test_an_empty_repository_gets_its_first_commit(tenant: Make, tmp_path: Path)
     assert git("rev-list", "--count", run["branch_name"], cwd=tmp_path / "empty.git") == "2"
 
 
-def test_a_branch_that_git_cannot_make_is_refused_before_the_work(own: Own) -> None:
+def test_an_impossible_branch_is_refused_before_the_work(own: Own) -> None:
     """An agent whose branch cannot be created would be paid for nothing."""
     api, _ = own(branches={"feature": {"a.txt": "x"}})
     turn = api.work("write", "scribe", branch_name="feature/x")
@@ -146,7 +146,7 @@ def test_the_sandbox_hides_everything_but_the_workspace(equipped: Any, tmp_path:
     assert not [path for path in outside if path.exists()]
 
 
-def test_a_run_clones_and_pushes_with_the_hosts_token_alone(tenant: Make, tmp_path: Path) -> None:
+def test_a_run_clones_and_pushes_with_the_hosts_token(tenant: Make, tmp_path: Path) -> None:
     """With the token the commit arrives and no file contains it.
 
     Without it the run fails with git's words in its log.
@@ -251,7 +251,7 @@ def test_a_merge_counts_as_what_it_adds(merging: Merging) -> None:
     assert "protected" in own_turn["reason"]
 
 
-def test_a_branch_that_only_catches_up_gets_a_merge(merging: Merging) -> None:
+def test_a_fast_forward_becomes_a_merge(merging: Merging) -> None:
     """A fast-forward in the checkout becomes one marked commit, like every push.
 
     A HEAD that blocks or has foreign objects becomes an ordinary commit.
@@ -283,7 +283,7 @@ git("commit", "-qam", "Out")
 """
 
 
-def test_the_commits_of_an_agent_are_kept_if_that_is_wanted(merging: Merging) -> None:
+def test_an_agents_commits_are_kept_on_request(merging: Merging) -> None:
     """The commits keep their messages and get the service's marks and author.
 
     Remaining changes become one more commit.
@@ -304,7 +304,7 @@ def test_the_commits_of_an_agent_are_kept_if_that_is_wanted(merging: Merging) ->
     assert [one for one in ("b/x", "b/y", "b/z") if one not in patch] == []
 
 
-def test_limits_hold_for_each_commit_that_is_kept(merging: Merging) -> None:
+def test_limits_apply_to_each_kept_commit(merging: Merging) -> None:
     """A protected file or secret that only an intermediate commit has is refused."""
     api, bare = merging({"other.txt": "x"})
     before = git("rev-parse", "work", cwd=bare)
@@ -318,7 +318,7 @@ def test_limits_hold_for_each_commit_that_is_kept(merging: Merging) -> None:
     assert git("rev-parse", "work", cwd=bare) == before
 
 
-def test_kept_commits_go_on_top_of_what_others_pushed(merging: Merging, tmp_path: Path) -> None:
+def test_kept_commits_are_merged_with_others_pushes(merging: Merging, tmp_path: Path) -> None:
     """The commits are merged, and the change is compared with the branch as it was then."""
     api, bare = merging({"other.txt": "x"})
     gate = tmp_path / "gate"

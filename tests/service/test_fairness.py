@@ -47,7 +47,7 @@ class Queue:
 
 
 @BOTH
-def test_organizations_take_turns_however_much_one_of_them_asked_for(database: Database) -> None:
+def test_organizations_take_turns(database: Database) -> None:
     """The second organization's only run does not wait for forty of the first.
 
     A branch has one queued run at a time.
@@ -66,7 +66,7 @@ def test_organizations_take_turns_however_much_one_of_them_asked_for(database: D
     assert queue.dispatch(12).count("D") == 2
 
 
-def test_one_place_is_left_for_others_where_there_are_any(database: Database) -> None:
+def test_one_slot_is_left_for_other_organizations(database: Database) -> None:
     """A later organization finds it free, a single one uses all, and a configured share holds."""
     queue = Queue(database)
     queue.accept("A", 9)
@@ -78,7 +78,7 @@ def test_one_place_is_left_for_others_where_there_are_any(database: Database) ->
     assert queue.dispatch(6, share=1, ended=1) == ""
 
 
-def test_an_organization_has_so_many_active_runs_and_no_more(start: Make, tmp_path: Path) -> None:
+def test_the_number_of_active_runs_is_limited(start: Make, tmp_path: Path) -> None:
     """The limit is exact for simultaneous requests, and others are served meanwhile.
 
     A deactivated organization's runs are stopped, working or waiting.
@@ -139,7 +139,7 @@ def queue(database: Database) -> Waiting:
     return Waiting(database)
 
 
-def test_a_run_waits_for_a_worker_that_can_work(queue: Waiting) -> None:
+def test_a_run_waits_for_an_able_worker(queue: Waiting) -> None:
     """The worker may be missing, without a sandbox, out of disk or draining; only the operator sees commands."""
     run = accepted(queue.database)
     assert queue.reason(run) == "no worker is running"
@@ -174,7 +174,7 @@ def test_a_run_waits_for_a_slot(queue: Waiting) -> None:
     )
 
 
-def test_a_run_that_was_put_back_says_why_until_it_begins_again(queue: Waiting) -> None:
+def test_a_requeued_run_keeps_its_reason(queue: Waiting) -> None:
     """The stored reason has priority, for example while it waits for its code host."""
     run = queue.begin()
     with queue.database.write() as connection:
@@ -201,7 +201,7 @@ def test_a_run_waits_for_its_branch_and_for_earlier_ones(queue: Waiting) -> None
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_workers_go_by_the_database_s_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_use_the_databases_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker whose clock is an hour ahead would delay the next turn of the organizations it served."""
     monkeypatch.setattr("service.store.database.now_micros", lambda: now_micros() + 3600 * SECOND_MICROS)
     clock = DatabaseClock(database)

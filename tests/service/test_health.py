@@ -66,7 +66,7 @@ ANSWERS: Final[list[tuple[str, Step, str, str]]] = [
 ]
 
 
-def test_what_a_host_answers_decides(server: Server, probes: HealthProbes, hasty: HealthProbes) -> None:
+def test_a_hosts_answer_decides_its_status(server: Server, probes: HealthProbes, hasty: HealthProbes) -> None:
     """A refusal is unauthorized, spent limits and faults are degraded, no complete answer in time is unreachable."""
     targets = {"github": "/rate_limit", "gitlab": "/api/v4/version", "forgejo": "/git/api/v1/version"}
     bases = {"github": "", "gitlab": "/api/v4/", "forgejo": "/git/api/v1"}
@@ -81,7 +81,7 @@ def test_what_a_host_answers_decides(server: Server, probes: HealthProbes, hasty
         server.requests.clear()
 
 
-def test_the_token_comes_from_the_environment_and_is_in_no_reason(
+def test_the_token_from_the_environment_is_in_no_reason(
     server: Server, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A host with token_env gets that token; a refusal names the variable and not its value."""
@@ -94,7 +94,7 @@ def test_the_token_comes_from_the_environment_and_is_in_no_reason(
     assert "sesame" not in str(verdict.reason)
 
 
-def test_tls_has_to_fit_name_and_authority(
+def test_a_certificate_must_match_name_and_authority(
     tmp_path: Path, probes: HealthProbes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A certificate for another name or of an unknown authority fails; SSL_CERT_FILE names an authority."""

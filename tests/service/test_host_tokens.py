@@ -132,7 +132,7 @@ def test_a_token_that_expires_while_an_agent_works_is_replaced(begun: Begin, tmp
     assert "new.txt" in git("ls-tree", "--name-only", turn["branch"], cwd=repository)
 
 
-def test_an_app_pushes_as_its_own(
+def test_a_github_app_pushes_as_its_bot_account(
     begun: Begin, tmp_path: Path, repository: Path, app_host: AppHost, key: RSAKey
 ) -> None:
     """The App's only installation is found; a token is used until it nearly expires or is refused."""
@@ -248,7 +248,7 @@ def rotating(database: Database, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ro
 
 
 @BOTH
-def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
+def test_a_token_is_rotated_once_before_it_expires(rotating: Rotating) -> None:
     """One of several simultaneous workers rotates it.
 
     The database does not show the token, and later it is rotated again.
@@ -270,9 +270,7 @@ def test_a_token_is_rotated_before_its_end_and_once(rotating: Rotating) -> None:
     assert (rotating.gitlab.rotations, rotating.token, rotating.faults) == (2, "glpat-token-3", [])
 
 
-def test_a_worker_that_is_refused_meanwhile_lets_no_other_rotate(
-    rotating: Rotating, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_refused_worker_does_not_rotate_again(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker looks, a second rotates, and a third is refused with the old token.
 
     A second rotation with the old token would make GitLab revoke the new one.
@@ -336,7 +334,7 @@ def test_a_rotation_whose_answer_is_lost_is_never_repeated(rotating: Rotating, m
     assert (rotating.token, rotating.faults) == ("glpat-of-an-admin", [])
 
 
-def test_a_rotated_token_is_found_whatever_changed_meanwhile(
+def test_a_rotated_token_is_found_after_configuration_changes(
     rotating: Rotating, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The worker may lack the variable or have another token, `rotate` may be dropped, or the host reconnected."""
@@ -362,7 +360,7 @@ def test_a_rotated_token_is_found_whatever_changed_meanwhile(
     assert (rotating.gitlab.rotations, rotating.gitlab.is_revoked, len(rotating.faults)) == (1, False, 1)
 
 
-def test_a_rotation_that_fails_is_named_and_made_later(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_rotation_is_reported_and_repeated(rotating: Rotating, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the cipher, a new token could not be stored; a token without the scope works until it expires.
 
     A request that never arrived is repeated, since GitLab still accepts the old token.

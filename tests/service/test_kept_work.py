@@ -46,7 +46,7 @@ def patch_of(api: Api, run_id: str, turn: int = 1) -> str:
     return api.get(f"/external/runs/{run_id}/turns/{turn}/diff").text
 
 
-def test_a_turn_that_failed_is_finished_by_the_next_unless_the_caller_wants_the_branch(
+def test_a_failed_turns_change_is_continued_by_the_next(
     at_work: tuple[Api, Path],
 ) -> None:
     """The change is the turn's diff, is not pushed, and the next turn starts with it by default."""
@@ -73,7 +73,7 @@ def test_a_turn_that_failed_is_finished_by_the_next_unless_the_caller_wants_the_
     assert pushed == ["done.txt", "half.txt", "keys.txt", "more.txt"]
 
 
-def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path]) -> None:
+def test_a_patch_is_merged_with_a_moved_branch(at_work: tuple[Api, Path]) -> None:
     """The patch is merged, and conflicts are marked and named.
 
     A patch whose base is gone is dropped and reported. A missing branch is reported too, since the agent may remember
@@ -103,7 +103,7 @@ def test_a_patch_meets_a_branch_that_moved(at_work: tuple[Api, Path]) -> None:
     assert text in last["log"]
 
 
-def test_a_patch_without_its_secret_is_dropped_and_said(at_work: tuple[Api, Path]) -> None:
+def test_a_patch_with_a_secret_is_dropped_with_a_reason(at_work: tuple[Api, Path]) -> None:
     """A removed line may be a secret, which is never stored, so the reason is not the branch."""
     api, _ = at_work
     first = api.work("write keys.txt one; fail")
@@ -114,7 +114,7 @@ def test_a_patch_without_its_secret_is_dropped_and_said(at_work: tuple[Api, Path
     assert begun["text"].startswith("What turn 1 changed takes out a secret, which its patch masks, and")
 
 
-def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple[Api, Path]) -> None:
+def test_an_unpushed_change_is_kept_over_further_failures(at_work: tuple[Api, Path]) -> None:
     """Turns that started with the change may fail too, whether their agents ran or not."""
     api, bare = at_work
     hook = put_hook(bare, "pre-receive", "echo no; exit 1")
@@ -133,7 +133,7 @@ def test_a_change_whose_push_failed_is_kept_over_further_failures(at_work: tuple
     assert (fourth["outcome"], fourth["from_turn"], told(fourth)["files"]) == ("completed", 3, ["half.txt", "last.txt"])
 
 
-def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> None:
+def test_a_cancelled_turns_change_is_kept(at_work: tuple[Api, Path]) -> None:
     """The next turn starts with it only on request; a turn that never began leaves the earlier patch."""
     api, _ = at_work
     run_id = api.begin("worker", instructions="write half.txt half; wait")
@@ -155,7 +155,7 @@ def test_what_a_cancelled_turn_changed_is_kept(at_work: tuple[Api, Path]) -> Non
     assert told(last)["begun"]["text"].startswith("Turn 1 was not finished")
 
 
-def test_a_refused_change_is_shown_and_nothing_is_begun_with_that_was_not_kept(at_work: tuple[Api, Path]) -> None:
+def test_a_refused_change_is_shown_and_cannot_be_continued(at_work: tuple[Api, Path]) -> None:
     """A request that cannot be met is refused before the run is queued."""
     api, _ = at_work
     first, other = api.work("write Jenkinsfile x"), api.work("fail")
@@ -195,7 +195,7 @@ def open_questions(api: Api) -> list[dict[str, Any]]:
     return list(api.get("/external/questions").json()["questions"])
 
 
-def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
+def test_an_agent_asks_and_continues_with_the_answer(asker: Api) -> None:
     """The run is failed, since the specification has no other status; its work is there when the answer comes."""
     text = json.dumps({"question": "Which database?\nSay \x1b[31m one.", "choices": ["SQLite", "PostgreSQL"]})
     first = asker.worked(asker.begin("asker", how=text))
@@ -218,7 +218,7 @@ def test_an_agent_asks_and_goes_on_with_the_answer(asker: Api) -> None:
     assert run_id not in {one["run_id"] for one in open_questions(asker)}
 
 
-def test_an_odd_question_is_a_question_all_the_same(tmp_path: Path) -> None:
+def test_an_odd_question_is_still_a_question(tmp_path: Path) -> None:
     """Nothing outside the checkout is read, and the log says what is wrong."""
     file, remarks = tmp_path / ".runwarden" / "question.json", list[str]()
     file.parent.mkdir()
@@ -253,7 +253,7 @@ def test_a_question_is_asked_whatever_else_went_wrong(
     assert ("holds the value of SECRET" in turn["log"]) == (files is None)
 
 
-def test_a_cancelled_turn_asks_nothing_and_is_told_beside_the_questions(asker: Api) -> None:
+def test_a_cancelled_turn_asks_nothing(asker: Api) -> None:
     """The cancellation outweighs the question, although the run's status is `failed` like those of others."""
     run_id = asker.begin("asker", how='{"question": "Which?"}', ends="late")
     eventually(lambda: "asked" in asker.log(run_id), "the question is written")
@@ -265,7 +265,7 @@ def test_a_cancelled_turn_asks_nothing_and_is_told_beside_the_questions(asker: A
     assert (told["cancelled"][0], run_id in {one["run_id"] for one in told["questions"]}) == (run_id, False)
 
 
-def test_a_last_message_that_asks_is_an_offer() -> None:
+def test_a_final_question_is_an_offer() -> None:
     """The question may be in any script, before its choices or in words.
 
     One that the agent answered itself does not count.
@@ -293,7 +293,7 @@ echo '{"type":"result","subtype":"success","result":"No problems found. Shall I 
 """
 
 
-def test_an_offer_fails_no_turn(tenant: Make, api: Api, tmp_path: Path) -> None:
+def test_an_offer_does_not_fail_the_turn(tenant: Make, api: Api, tmp_path: Path) -> None:
     """The run completes with the offer, and nobody has to answer."""
     program = tmp_path / "claude"
     program.write_text(OFFERING)

@@ -25,7 +25,7 @@ def lab(laboratory: Laboratory) -> Iterator[Laboratory]:
     laboratory.reset()
 
 
-def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Laboratory, tmp_path: Path) -> None:
+def test_the_lab_needs_its_token_and_loopback(api: Any, lab: Laboratory, tmp_path: Path) -> None:
     """The lab is off by default.
 
     Its token opens nothing else, and any other token, even an administrator's, gets a 401.
@@ -55,7 +55,7 @@ def test_the_lab_opens_to_its_own_token_alone_on_this_machine(api: Any, lab: Lab
     assert (beyond.returncode, "only available on loopback" in beyond.stderr) == (2, True)
 
 
-def test_a_token_lives_as_long_as_its_duration_says(lab: Laboratory) -> None:
+def test_a_token_expires_after_its_duration(lab: Laboratory) -> None:
     """A token is valid until a minute before its expiry, a 401 afterwards, and valid again with the clock set back."""
     made = lab.service.admin("token", "create", "--org", "acme", "--scope", "admin", "--duration", "1h")
     headers, statuses = {"Authorization": f"Bearer {made['value']}"}, []
@@ -70,7 +70,7 @@ def listed(lab: Laboratory) -> list[dict[str, Any]]:
     return list(lab.api.runs(date_to="2025-06-01T00:00:00Z"))
 
 
-def test_reset_removes_what_was_made_up_and_the_script_and_nothing_else(lab: Laboratory) -> None:
+def test_reset_removes_only_generated_data(lab: Laboratory) -> None:
     """The history spans its time and is created once.
 
     No worker starts its active runs; an ended one can be continued. A note replaces its log, and explains why nothing

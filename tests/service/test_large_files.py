@@ -78,7 +78,7 @@ def worked(tenant: Make, url: object, words: str, **setup: Any) -> tuple[Api, di
 
 
 @NEEDS_LFS
-def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(tenant: Make, lfs: LfsHost) -> None:
+def test_agents_see_large_files_and_commits_have_pointers(tenant: Make, lfs: LfsHost) -> None:
     """Changed and new ones go to the host's LFS server before the push; others stay unchanged."""
     _, turn = worked(tenant, f"{lfs.host.origin}/api.git", CHANGES, lfs=True)
     changed = git("diff", "--name-only", "main", turn["branch"], cwd=lfs.bare).split()
@@ -94,7 +94,7 @@ def test_large_files_are_contents_to_the_agent_and_pointers_in_the_commit(tenant
 
 
 @NEEDS_LFS
-def test_a_folder_gives_and_takes_large_files(tenant: Make, lfs: LfsHost) -> None:
+def test_a_local_repository_stores_large_files(tenant: Make, lfs: LfsHost) -> None:
     """A repository on the same machine keeps their contents next to it."""
     objects = lfs.bare / "lfs/objects"
     for oid, content in lfs.objects.items():
@@ -119,7 +119,7 @@ def test_large_files_are_refused_by_name_unless_they_are_allowed(tenant: Make, l
 
 
 @NEEDS_LFS
-def test_a_server_that_does_not_give_a_large_file_is_an_error(tenant: Make, lfs: LfsHost) -> None:
+def test_a_missing_large_file_is_an_error(tenant: Make, lfs: LfsHost) -> None:
     """The agent is not started with a pointer or anything else in place of the file."""
     oid = hashlib.sha256(b"old").hexdigest()
     lfs.objects[oid] = b"lie"
@@ -137,7 +137,7 @@ def link(bare: Path, modules: dict[str, tuple[str, str]]) -> None:
     push(bare, "main", {".gitmodules": text}, more=links)
 
 
-def test_submodules_of_the_same_host_are_fetched_if_the_set_up_says_so(tenant: Make, tmp_path: Path) -> None:
+def test_submodules_are_fetched_if_configured(tenant: Make, tmp_path: Path) -> None:
     """Relative addresses work too.
 
     Other hosts' submodules are reported, changes are not committed, and no link is lost. Names that differ only in case

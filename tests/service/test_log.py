@@ -17,7 +17,7 @@ FOREIGN = f"\x1b[31mred\x07 \ud800 2\nlines {SECRET} the-k3y Bearer abcdefgh htt
 WANTED = ("s3cr3t", "the-k3y", "abcdefgh", "pa55word", "rwt_", "\x1b", "\x07", "\ud800")
 
 
-def test_foreign_text_obeys_no_terminal_tells_no_secret_and_fakes_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_text_in_the_log_is_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages, fields and tracebacks are all cleaned; text of several lines is still one record."""
     monkeypatch.setenv("LENT", SECRET)
     monkeypatch.setenv("SOME_API_KEY", "the-k3y")
@@ -49,7 +49,7 @@ def lines(node: Node, logger: str) -> list[dict[str, Any]]:
     return [record for record in records if record["logger"].startswith(logger)]
 
 
-def test_each_request_and_each_turn_has_its_line(tmp_path: Path) -> None:
+def test_each_request_and_turn_has_a_log_line(tmp_path: Path) -> None:
     """The line has who asked for what, its result and its duration; a well-formed id of the caller's is kept."""
     api = Api(start_service(tmp_path, settings=f'{UNBOXED}[log]\nformat = "json"\n'))
     run_id = api.start("fail")

@@ -140,7 +140,7 @@ def test_a_name_cannot_add_headers(mailroom: Mailroom, tmp_path: Path) -> None:
     assert [mailroom.accept(at) for at in (end, end - 1)] == [None, mailroom.id]
 
 
-def test_what_failed_for_now_is_tried_at_growing_intervals(mailroom: Mailroom) -> None:
+def test_temporary_failures_are_retried_at_growing_intervals(mailroom: Mailroom) -> None:
     """Retries follow after one, two, four minutes, at most an hour, with the same Message-ID.
 
     A lost first attempt is repeated after ten.
@@ -163,7 +163,7 @@ def test_what_failed_for_now_is_tried_at_growing_intervals(mailroom: Mailroom) -
     assert len({re.findall(rb"Message-ID: (.+)", message.content)[0] for message in mailroom.tried}) == 1
 
 
-def test_what_was_refused_waits_for_a_person_and_what_expired_is_not_sent(mailroom: Mailroom) -> None:
+def test_refused_and_expired_mail_is_not_retried(mailroom: Mailroom) -> None:
     """A refused mail is not retried automatically, and none after thirty days (spec 3)."""
     one = mailroom.invite()
     mailroom.failure = MailError("550 no such user", refused=True)
@@ -181,7 +181,7 @@ def test_what_was_refused_waits_for_a_person_and_what_expired_is_not_sent(mailro
     assert "expired" in str(mailroom.of(one).failure)
 
 
-def test_an_invitation_that_was_withdrawn_is_not_sent_and_opens_nothing(mailroom: Mailroom) -> None:
+def test_a_withdrawn_invitation_is_not_sent(mailroom: Mailroom) -> None:
     """An invitation may be withdrawn before or during the delivery."""
     waiting, under_way = mailroom.invite(), mailroom.invite("joe@customer.example")
     assert mailroom.withdraw(waiting)
@@ -224,7 +224,7 @@ def failure(post: Mailer) -> MailError:
     return caught.value
 
 
-def test_a_letter_arrives(
+def test_mail_is_delivered(
     serving: Callable[..., Any], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A letter goes unencrypted on loopback, after STARTTLS, or over TLS, with a login if configured."""
@@ -237,7 +237,7 @@ def test_a_letter_arrives(
         assert server.messages[0]["Subject"] == "hello"
 
 
-def test_a_certificate_for_another_name_gets_nothing(
+def test_no_mail_is_sent_without_a_valid_certificate(
     serving: Callable[..., Any], certificate: Certificate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a known authority or TLS, neither letter nor password is sent."""
@@ -257,7 +257,7 @@ def test_a_certificate_for_another_name_gets_nothing(
     assert server.taken == elsewhere.taken == clear.taken == []
 
 
-def test_a_password_stays_off_a_connection_in_clear_and_out_of_messages(
+def test_a_password_is_never_sent_in_clear_text(
     serving: Callable[..., Any], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is no fallback to clear text; for a wrong password the error names the variable, and the letter waits."""
@@ -271,7 +271,7 @@ def test_a_password_stays_off_a_connection_in_clear_and_out_of_messages(
     assert PASSWORD not in str(wrong)
 
 
-def test_what_a_server_says_cannot_draw_on_a_terminal(serving: Callable[..., Any]) -> None:
+def test_a_mail_servers_words_are_escaped(serving: Callable[..., Any]) -> None:
     """The server's words are in the reason; 5xx about recipient or message is permanent, 4xx temporary."""
     for key, reply, refused in (
         ("data", "451 4.7.1 greylisted, come back", False),
@@ -288,7 +288,7 @@ def hasty(port: int) -> Mailer:
     return partial(send_by_smtp, SmtpSettings.model_validate(options))
 
 
-def test_a_server_that_drips_is_left_in_time() -> None:
+def test_a_slow_mail_server_times_out() -> None:
     """A slow server and a closed port are temporary failures, so the mail is tried again."""
     over = threading.Event()
 
@@ -310,7 +310,7 @@ def test_a_server_that_drips_is_left_in_time() -> None:
     assert ("127.0.0.1:1" in str(nobody), nobody.refused) == (True, False)
 
 
-def test_settings_that_cannot_be_meant_are_refused() -> None:
+def test_unsafe_mail_settings_are_refused() -> None:
     """Examples are an unencrypted password over the network, or a password in the file."""
     refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"smtp": {"host": "mail.example", "security": "none", "username": "x"}}, "in clear"),

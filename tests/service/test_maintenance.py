@@ -11,7 +11,7 @@ from tests.service_process import refused_start
 from tests.waiting import eventually
 
 
-def test_in_maintenance_turns_at_work_finish_and_no_other_begins(start: Make, tmp_path: Path) -> None:
+def test_maintenance_finishes_turns_and_begins_none(start: Make, tmp_path: Path) -> None:
     """A run is accepted, shows what it waits for, and starts after the maintenance, even over a restart.
 
     A killed turn does not continue before that, and shows the reason.

@@ -40,7 +40,7 @@ def worked(api: Api, run_id: str, number: int) -> dict[str, Any]:
     return api.worked(run_id)
 
 
-def test_a_message_reaches_the_agent_at_work(own: Own, tmp_path: Path) -> None:
+def test_a_message_reaches_the_working_agent(own: Own, tmp_path: Path) -> None:
     """The turn continues, the conversation has the message, and the log shows where the agent received it."""
     api, _ = own()
     add_program(api, tmp_path, "--org", api.organization["slug"])
@@ -60,7 +60,7 @@ def test_a_message_reaches_the_agent_at_work(own: Own, tmp_path: Path) -> None:
     assert len(api.turns(run_id)) == 1
 
 
-def test_an_attempt_that_takes_over_begins_with_the_message(start: Make, tmp_path: Path) -> None:
+def test_a_new_attempt_gets_the_message(start: Make, tmp_path: Path) -> None:
     """The new attempt gets it once, although the dead worker's agent had received it."""
     api = start(settings=f"{UNBOXED}drain_s = 0.1\n", environment={"ANTHROPIC_API_KEY": "k"})
     add_program(api, tmp_path)
@@ -77,7 +77,7 @@ def test_an_attempt_that_takes_over_begins_with_the_message(start: Make, tmp_pat
     assert [state for _, _, state in states(turn)] == ["delivered"]
 
 
-def test_a_message_that_the_program_cannot_take_starts_the_next_turn(own: Own) -> None:
+def test_an_undeliverable_message_starts_the_next_turn(own: Own) -> None:
     """The next turn gets all messages sent meanwhile, and the turn's change."""
     api, _ = own()
     waits = "open('half.txt', 'w'); time.sleep(0 if pathlib.Path('go').exists() else 600)"
@@ -96,7 +96,7 @@ def test_a_message_that_the_program_cannot_take_starts_the_next_turn(own: Own) -
     assert turn["instructions"].count("open(") == 3
 
 
-def test_a_cancelled_run_drops_what_waits(own: Own) -> None:
+def test_a_cancelled_run_drops_waiting_messages(own: Own) -> None:
     api, _ = own()
     run_id = api.begin("worker", instructions="open('half.txt', 'w'); time.sleep(600)")
     at_work(api, run_id, "half.txt")
@@ -112,14 +112,14 @@ def test_a_cancelled_run_drops_what_waits(own: Own) -> None:
 @pytest.mark.parametrize(
     ("text", "when"), [("", "now"), (" \n", "now"), ("x" * 20_001, "now"), (5, "now"), ("a\0b", "now"), ("a", "soon")]
 )
-def test_a_message_that_is_none_is_refused(idle: Api, text: Any, when: str) -> None:
+def test_an_invalid_message_is_refused(idle: Api, text: Any, when: str) -> None:
     run_id = idle.start("go")
     refused = say(idle, run_id, text, when)
 
     assert (refused.status_code, idle.turns(run_id)[0]["messages"]) == (400, []), refused.text
 
 
-def test_what_is_said_to_a_waiting_turn(idle: Api) -> None:
+def test_messages_to_a_waiting_turn_are_limited(idle: Api) -> None:
     """A waiting turn is stopped at once; at most twenty messages wait, except one that stops the turn.
 
     Blank ones are refused.

@@ -50,7 +50,7 @@ def accept(database: Database, slug: str, age_s: int = 0, count: int = 1) -> str
     return first
 
 
-def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: ServiceMetrics) -> None:
+def test_queue_and_slot_metrics_are_current(database: Database, metrics: ServiceMetrics) -> None:
     """Values are per organization; what ended is missing from the next scrape, and an empty sum is zero."""
     first, second = accept(database, "acme", age_s=90), accept(database, "other", age_s=30, count=2)
     before = scraped(metrics)
@@ -72,7 +72,7 @@ def test_queue_and_places_are_those_of_the_moment(database: Database, metrics: S
     assert (after["runwarden_places",], after["runwarden_workers",]) == (3, 1)
 
 
-def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetrics) -> None:
+def test_hostile_names_do_not_break_a_scrape(database: Database, metrics: ServiceMetrics) -> None:
     """Quotes, line ends, escapes, lone surrogates and names that are equal when shortened are safe.
 
     The fifty organizations with the longest waits have their own series; others are summed up.
@@ -95,7 +95,7 @@ def test_hostile_names_break_no_scrape(database: Database, metrics: ServiceMetri
     assert many["runwarden_queue_oldest_seconds", OTHERS] == pytest.approx(1009, abs=0.001)
 
 
-def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
+def test_turns_are_counted_once_by_outcome(database: Database) -> None:
     """Waits and durations are counted too; what ended before this process started does not count."""
     clock = [NOW]
     metrics = ServiceMetrics(database, lambda: clock[0], worker_ttl_s=10)
@@ -116,7 +116,7 @@ def test_turns_are_counted_once_by_how_they_ended(database: Database) -> None:
     assert found[0]["runwarden_turn_wait_seconds_sum",] == pytest.approx(70 + 90, abs=0.001)
 
 
-def test_without_a_database_it_says_so(
+def test_metrics_report_a_missing_database(
     database: Database, metrics: ServiceMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process's own counters are still shown; with a database, pending mails and postings are too."""
@@ -145,7 +145,7 @@ def target(equipped: Any) -> tuple[Api, str]:
     return Api(equipped), f"{equipped.base_url.removesuffix('/v1')}/metrics"
 
 
-def test_only_the_operator_s_token_opens_the_metrics(target: tuple[Api, str], api: Api, tmp_path: Path) -> None:
+def test_metrics_need_the_operators_token(target: tuple[Api, str], api: Api, tmp_path: Path) -> None:
     """An organization's token does not.
 
     Without a configured token there is no endpoint, and a weak one stops the start.

@@ -1,6 +1,6 @@
 """Migrations run in order, on both databases, all or nothing, and by one process at a time.
 
-`test_an_older_database_becomes_what_a_new_one_is` is the pattern for the test of each further step.
+`test_an_older_database_is_migrated_to_the_current_schema` is the pattern for the test of each further step.
 """
 
 import contextlib
@@ -73,7 +73,7 @@ def shape(database: Database) -> dict[str, list[str]]:
         return found | {"version": [str(connection.exec_driver_sql("SELECT * FROM alembic_version").scalar())]}
 
 
-def test_an_older_database_becomes_what_a_new_one_is(database: Database, older: Path) -> None:
+def test_an_older_database_is_migrated_to_the_current_schema(database: Database, older: Path) -> None:
     """The rows are kept, and a second migration changes nothing."""
     database.migrate()
     migrated = shape(database)
@@ -87,7 +87,7 @@ def test_an_older_database_becomes_what_a_new_one_is(database: Database, older: 
     assert migrated["version"] == [f"{VERSION:04}"]
 
 
-def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database, older: Path) -> None:
+def test_a_failed_migration_changes_nothing(database: Database, older: Path) -> None:
     """All steps are one transaction, including the version number."""
     older.write_text(STEP.format(more='op.create_table("tokens")'))
     before = shape(database)
@@ -97,7 +97,7 @@ def test_a_migration_that_fails_leaves_the_database_as_it_was(database: Database
     assert shape(database) == before
 
 
-def test_two_processes_that_start_at_once_make_the_tables_once(database: Database, url: str, tmp_path: Path) -> None:
+def test_simultaneous_starts_create_the_tables_once(database: Database, url: str, tmp_path: Path) -> None:
     """Both processes find the tables afterwards, and neither fails."""
     arguments = [] if database.is_sqlite else ["--database", url]
     with ThreadPoolExecutor(2) as pool:

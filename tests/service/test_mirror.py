@@ -34,7 +34,7 @@ def move(repository: Path, branch: str, onto: str) -> str:
     return git("rev-parse", branch, cwd=repository)
 
 
-def test_a_mirror_keeps_two_names_however_many_were_fetched(
+def test_a_mirror_keeps_only_two_branches(
     mirror: RepositoryMirror, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A snapshot has the branches' present state, while git reads all names in each fetch.
@@ -59,7 +59,7 @@ def test_a_mirror_keeps_two_names_however_many_were_fetched(
     assert (packed.count(".pack"), packed.count(".promisor")) == (1, 0)
 
 
-def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> None:
+def test_similar_branch_names_are_distinguished(mirror: RepositoryMirror, repository: Path) -> None:
     """Git matches the ends of names, and stores branches as files and folders, so one can block another.
 
     A HEAD that points nowhere is not a default branch.
@@ -76,7 +76,7 @@ def test_names_are_told_apart(mirror: RepositoryMirror, repository: Path) -> Non
     assert (headless.default_branch, set(headless.branches)) == (None, {"next"})
 
 
-def test_only_a_lock_that_cannot_be_held_is_broken(mirror: RepositoryMirror, repository: Path) -> None:
+def test_only_an_abandoned_lock_is_removed(mirror: RepositoryMirror, repository: Path) -> None:
     """A fresh lock is an error and stays; one older than any of our commands was left by a power cut."""
     mirror.fetch("main")
     moved = move(repository, "main", "next")
@@ -92,7 +92,7 @@ def test_only_a_lock_that_cannot_be_held_is_broken(mirror: RepositoryMirror, rep
     assert not lock.exists()
 
 
-def test_an_address_that_is_no_repository_is_an_error_and_no_command(tmp_path: Path) -> None:
+def test_an_invalid_address_is_never_a_command(tmp_path: Path) -> None:
     """No part of an address becomes an option or a program."""
     for url in ("--upload-pack=touch sprung", "ext::sh -c touch% sprung", "/nowhere"):
         with pytest.raises(GitCommandError):
@@ -130,7 +130,7 @@ pathlib.Path(os.environ["RUNWARDEN_RESULT"]).symlink_to("/etc/passwd")
 """
 
 
-def test_what_an_agent_plants_for_git_never_runs(api: Api, tmp_path: Path) -> None:
+def test_git_hooks_of_an_agent_never_run(api: Api, tmp_path: Path) -> None:
     """Hooks, filters, fsmonitor and aliases in any git directory it can write do not run.
 
     Links out of the checkout are committed as links, and their targets are neither read, changed nor removed.
@@ -153,7 +153,7 @@ def test_what_an_agent_plants_for_git_never_runs(api: Api, tmp_path: Path) -> No
     assert list((api.service.data_dir / "work").glob(f"*{turn['run_id']}*")) == []
 
 
-def test_submodules_and_attributes_of_a_repository_run_nothing(api: Api, tmp_path: Path) -> None:
+def test_submodules_and_attributes_run_no_command(api: Api, tmp_path: Path) -> None:
     """A submodule whose address is a command, and filters for every file, do nothing; the submodule is unchanged."""
     repository = api.service.repositories["acme/api"]
     trap = tmp_path / "sprung"
@@ -176,7 +176,7 @@ def runner(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, limit_s: 
     return GitRunner(folder, limit_s)
 
 
-def test_a_silent_command_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_git_command_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent fetch blames the code host, which may recover; a local command does not."""
     for command, passes in (("fetch", True), ("write-tree", False)):
         with pytest.raises(GitCommandError) as raised:
@@ -191,7 +191,7 @@ def test_a_missing_git_is_named_with_the_fix(tmp_path: Path, monkeypatch: pytest
         scratch_repository(tmp_path / "scratch.git", ExecutionSettings())
 
 
-def test_a_login_in_an_address_is_no_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_is_never_a_git_argument(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The login is in no setting's value either, since every user of the machine can read arguments."""
     url = "https://host/a.git"
     for words in (("fetch", url), ("-c", f"remote.origin.url={url}", "fetch", "origin")):
@@ -245,9 +245,7 @@ pathlib.Path("out.txt").write_text("new")
 
 
 @pytest.mark.parametrize("commits", ["one", "keep"])
-def test_an_agent_gets_some_folders_and_changes_those(
-    tenant: Make, tmp_path: Path, hosted: Hosted, commits: str
-) -> None:
+def test_an_agent_gets_and_changes_only_its_folders(tenant: Make, tmp_path: Path, hosted: Hosted, commits: str) -> None:
     """Contents outside the folders are not fetched; files that the agent writes there are named in the log."""
     (tmp_path / "worker.py").write_text(OBEYS)
     agent = {"name": "worker", "argv": ["{python}", str(tmp_path / "worker.py")], "commits": commits}
@@ -261,9 +259,7 @@ def test_an_agent_gets_some_folders_and_changes_those(
     assert "become one" not in turn["log"]
 
 
-def test_a_merge_with_what_others_pushed_has_what_it_reads(
-    tmp_path: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_merge_fetches_the_files_it_needs(tmp_path: Path, hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three versions of a moved and changed file are fetched, even outside the part, and over joined packs."""
     monkeypatch.setattr("service.execution.mirror._MAX_PACKS", 1)
     (folder := tmp_path / "mirrors").mkdir()
@@ -278,7 +274,7 @@ def test_a_merge_with_what_others_pushed_has_what_it_reads(
     assert packed.count(".promisor") == packed.count(".pack")
 
 
-def test_a_partial_checkout_is_whole_and_its_history_without_contents(tmp_path: Path, hosted: Hosted) -> None:
+def test_a_partial_checkout_has_all_files(tmp_path: Path, hosted: Hosted) -> None:
     """Without paths all files are there; git names missing objects, and does not fetch them from the host."""
     run, workspace = GitRunner(tmp_path, 300, url=hosted.url), Workspace(tmp_path / "work")
     mirror = RepositoryMirror(tmp_path, run, ())

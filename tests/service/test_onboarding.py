@@ -66,7 +66,7 @@ def acme(database: Database, gitlab: GitLabForge) -> Acme:
     return Acme(database, gitlab)
 
 
-def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabForge) -> None:
+def test_a_webhooks_state_comes_from_gitlab(acme: Acme, gitlab: GitLabForge) -> None:
     """A removed webhook is not reported as set; an unreachable GitLab changes nothing, and the answer says why."""
     acme.onboard()
     hooks, maintainers = list(gitlab.hooks), set(gitlab.maintainers)
@@ -84,7 +84,7 @@ def test_a_webhook_is_what_gitlab_says_it_is(acme: Acme, gitlab: GitLabForge) ->
     assert "cannot be reached" in str(away.webhook_failure)
 
 
-def test_a_token_that_cannot_be_had_leaves_the_webhook_as_it_is(acme: Acme) -> None:
+def test_without_a_token_the_webhook_is_unchanged(acme: Acme) -> None:
     """An example is a lost rotation: the answer has the reason, and the project stays connected."""
     acme.onboard()
     lost = {"digest": hashlib.sha256(b"runwarden:bot-token").hexdigest(), "variable": "GITLAB_TOKEN_HERE"}
@@ -97,7 +97,7 @@ def test_a_token_that_cannot_be_had_leaves_the_webhook_as_it_is(acme: Acme) -> N
     assert outcome.webhook_failure.endswith("there is no token for gitlab.example: create a new token")
 
 
-def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabForge) -> None:
+def test_a_duplicate_webhook_is_removed(acme: Acme, gitlab: GitLabForge) -> None:
     """Others' webhooks are left alone, and of two of ours one stays."""
     others = [{"id": number, "url": f"https://other.example/{number}"} for number in range(5)]
     gitlab.hooks = [*others, {"id": 8, "url": HOOK, "push_events": False}, {"id": 9, "url": HOOK}]
@@ -108,7 +108,7 @@ def test_a_webhook_is_found_on_any_page_and_kept_one(acme: Acme, gitlab: GitLabF
     assert [one["id"] for one in gitlab.hooks] == [0, 1, 2, 3, 4, 8]
 
 
-def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: GitLabForge) -> None:
+def test_simultaneous_onboardings_leave_one_webhook(acme: Acme, gitlab: GitLabForge) -> None:
     """Both calls add a webhook before either looks again; the oldest stays, and only one call is the first."""
     gitlab.before_add = threading.Barrier(2, timeout=300)
     with ThreadPoolExecutor(2) as pool:
@@ -120,7 +120,7 @@ def test_onboardings_at_the_same_moment_leave_one_webhook(acme: Acme, gitlab: Gi
     assert len(acme.repositories) == 1
 
 
-def test_a_configured_repository_keeps_its_name_address_and_secret(
+def test_a_configured_repository_keeps_its_settings(
     acme: Acme, gitlab: GitLabForge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The repository learns its project's id and webhook, whose deliveries use its own secret."""
@@ -135,7 +135,7 @@ def test_a_configured_repository_keeps_its_name_address_and_secret(
     assert [hook["token"] for hook in gitlab.hooks] == ["OWN"]
 
 
-def test_configuring_an_onboarded_repository_keeps_its_project_and_webhook(acme: Acme) -> None:
+def test_configuring_an_onboarded_repository_keeps_its_webhook(acme: Acme) -> None:
     """A deletion of the organization then names the webhook; another address may be that of another project."""
     onboarded = acme.onboard(BY_ID).repository
     kept = []
@@ -150,7 +150,7 @@ def test_configuring_an_onboarded_repository_keeps_its_project_and_webhook(acme:
     assert kept == [(42, True), (None, False)]
 
 
-def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabForge) -> None:
+def test_a_moved_project_is_updated(acme: Acme, gitlab: GitLabForge) -> None:
     """The id identifies it: one repository, at the new path, even if another platform has the same name."""
     other = Repository("acme/web", "github", "acme/web", "/srv/other.git")
     acme.add(other)
@@ -163,7 +163,7 @@ def test_a_project_that_moved_in_gitlab_moves_here(acme: Acme, gitlab: GitLabFor
     assert [(one.path, one.project_id) for one in acme.repositories if one != other] == [("acme/site", 42)]
 
 
-def test_an_answer_that_is_no_project_connects_nothing(acme: Acme, gitlab: GitLabForge) -> None:
+def test_an_invalid_project_is_not_connected(acme: Acme, gitlab: GitLabForge) -> None:
     """Examples are a project without a path or an address, or with an impossible path."""
     for project, message in (
         ({"id": 42, "path_with_namespace": None}, "cannot be named"),
@@ -206,7 +206,7 @@ def host_at(gitlab: GitLabForge, **options: str) -> dict[str, str]:
     return {"platform": "gitlab", "api_url": gitlab.url, "host": "gitlab.example"} | options
 
 
-def test_an_address_that_is_not_the_project_s_is_refused(tenant: Make, gitlab: GitLabForge) -> None:
+def test_another_projects_address_is_refused(tenant: Make, gitlab: GitLabForge) -> None:
     """GitLab's address is cloned and pushed to, so another host, another project or a local folder is refused."""
     api = tenant(hosts=[host_at(gitlab)])
     for address in (
@@ -238,7 +238,7 @@ def test_projects_outside_the_connected_group_are_not_onboarded(tenant: Make, gi
         assert (run.status_code, run.json()["error_code"]) == (400, "unknown_repository")
 
 
-def test_the_webhook_is_set_with_a_token_that_may(tenant: Make, equipped: Any, gitlab: GitLabForge) -> None:
+def test_the_webhook_is_set_with_an_able_token(tenant: Make, equipped: Any, gitlab: GitLabForge) -> None:
     """The webhook is set once, with URL, secret and events from service.toml.
 
     GitLab gives the path, and a valid id outweighs it.

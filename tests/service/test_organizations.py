@@ -25,7 +25,7 @@ def created(api: Any, **fields: Any) -> Any:
     return api.post("/external/organizations", {"email": "a@customer.example"} | fields)
 
 
-def test_each_call_creates_an_organization_and_invites_its_administrator(api: Any) -> None:
+def test_creating_an_organization_invites_its_administrator(api: Any) -> None:
     """The answer has the four fields of 2.2, and one mail has the deadline, even for a known email.
 
     Its parent is recorded. Addresses in `.local` are accepted, since many private networks use it.
@@ -64,7 +64,7 @@ def test_a_slug_is_readable_in_every_alphabet(name: str, slug: str) -> None:
     assert slug_of(name) == slug
 
 
-def test_a_partner_sees_its_invitations_and_sends_them_again(tenant: Make) -> None:
+def test_a_partner_lists_and_resends_its_invitations(tenant: Make) -> None:
     """Invitations are listed newest first; resending voids the old code, and an accepted one cannot be resent."""
     api = tenant(entitlements=["ServiceAPI", "CreateOrganizations"])
     first, second = (created(api, email=f"{name}@customer.example").json()["organization_id"] for name in "ab")

@@ -161,9 +161,7 @@ def check_end(made: Deployment, url: str, turns: int, gate: Path) -> None:
     assert marked(bares) == {f"{run_id} turn {number}": 1 for run_id, number, *_ in outcomes}
 
 
-def test_a_database_that_goes_away_for_a_while_costs_no_turn(
-    tmp_path: Path, postgres: Cluster, postgres_url: str
-) -> None:
+def test_a_database_restart_costs_no_turn(tmp_path: Path, postgres: Cluster, postgres_url: str) -> None:
     """The database crashes and restarts under a worker; requests get 503 until then, and each turn ends once."""
     url = postgres_url
     with world(tmp_path, postgres, url, 1) as (made, _):
@@ -187,7 +185,7 @@ def test_a_database_that_goes_away_for_a_while_costs_no_turn(
 @pytest.mark.campaign
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whatever_dies_with_the_database_each_turn_ends_once(
+def test_each_turn_ends_once_despite_a_database_crash(
     tmp_path: Path, postgres: Cluster, postgres_url: str, seed: int
 ) -> None:
     """Each turn resumes within a minute of the database's return; none fails or is doubled, and no slot is lost."""

@@ -52,7 +52,7 @@ def proxy(host: GitHttpHost) -> Iterator[proxies.Proxy]:
         yield there
 
 
-def test_a_run_reaches_its_code_host_through_the_proxy(
+def test_a_run_uses_the_proxy_for_its_code_host(
     start: Callable[..., Api], host: GitHttpHost, proxy: proxies.Proxy, certificate: Certificate, tmp_path: Path
 ) -> None:
     """Git fetches and pushes with the host's token, health asks its API, and the proxy's password is not logged."""
@@ -74,9 +74,7 @@ def test_a_run_reaches_its_code_host_through_the_proxy(
     assert {*proxy.asked} == {f"CONNECT {NAME}:443 HTTP/1.1"}
 
 
-def test_git_waits_for_a_proxy_that_refuses_it(
-    monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, tmp_path: Path
-) -> None:
+def test_a_refusing_proxy_is_waited_for(monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, tmp_path: Path) -> None:
     """The host and turn are not to blame; the message names the login, for https and plain http."""
     wrong = f"http://user:wrong@127.0.0.1:{proxy.port}"
     for name, url in (("https_proxy", f"https://{NAME}/a.git"), ("http_proxy", "http://git.example.test/a.git")):
@@ -88,7 +86,7 @@ def test_git_waits_for_a_proxy_that_refuses_it(
         assert "wrong" not in str(error.value)
 
 
-def test_an_agents_connections_go_through_the_proxy(
+def test_an_agents_connections_use_the_proxy(
     monkeypatch: pytest.MonkeyPatch, proxy: proxies.Proxy, certificate: Certificate, tmp_path: Path
 ) -> None:
     """The proxy gets the name, which this machine cannot resolve; its refusals are in the turn's log."""
@@ -114,7 +112,7 @@ def test_an_agents_connections_go_through_the_proxy(
     assert said[0].startswith(f"egress: {NAME} cannot be reached: the proxy 127.0.0.1:{proxy.port} wants a login: ")
 
 
-def test_an_endpoint_that_only_the_proxy_can_look_up_is_reached_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_proxy_resolves_an_endpoints_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a proxy, the name has no address."""
     with pytest.raises(EndpointError, match="no public address"):
         addresses_of(f"https://{NAME}/hook", [])

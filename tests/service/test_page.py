@@ -117,7 +117,7 @@ def text_of(answer: httpx.Response) -> str:
     return html.unescape(" ".join(re.sub(r"<[^>]+>", " ", answer.text).split()))
 
 
-def test_a_token_signs_in_and_is_stored_nowhere(api: Api, tenant: Make, browse: Any) -> None:
+def test_a_token_signs_in_without_being_stored(api: Api, tenant: Make, browse: Any) -> None:
     """The session is another value, which is not stored either."""
     mine = tenant()
     browser = browse()
@@ -133,7 +133,7 @@ def test_a_token_signs_in_and_is_stored_nowhere(api: Api, tenant: Make, browse: 
     assert browser.http.headers["Cookie"].partition("=")[2].encode() not in kept
 
 
-def test_a_form_of_another_site_or_session_is_refused(tenant: Make, browse: Any) -> None:
+def test_a_form_from_another_site_or_session_is_refused(tenant: Make, browse: Any) -> None:
     """Nothing is started; the typed text is shown again, except secrets."""
     mine = tenant()
     browser = browse(mine)
@@ -150,7 +150,7 @@ def test_a_form_of_another_site_or_session_is_refused(tenant: Make, browse: Any)
     assert not list(mine.runs())
 
 
-def test_an_invitation_leads_to_a_token_once(site: Api) -> None:
+def test_an_invitation_gives_one_token(site: Api) -> None:
     """Opening the mail's link accepts nothing; afterwards the token works, and the code no longer does."""
     made, code = invited(site, "jane@customer.example")
     mail = (site.service.outbox / f"{made['organization_id']}.eml").read_text()
@@ -201,7 +201,7 @@ def test_a_run_is_started_answered_and_cancelled(own: Own, browse: Any, tmp_path
     eventually(lambda: "⊘ cancelled" in text_of(browser.get(run)), "it is shown as cancelled")
 
 
-def test_artifacts_are_listed_and_only_images_and_markdown_are_shown(tenant: Make, browse: Any) -> None:
+def test_only_images_and_markdown_artifacts_are_shown(tenant: Make, browse: Any) -> None:
     """All others, even SVG and HTML, are downloads; files are only served as images or bytes, without rights."""
     mine = tenant()
     files = {
@@ -247,7 +247,7 @@ def crawl(browser: Browser) -> tuple[dict[str, int], set[str]]:
     return found, forms
 
 
-def test_no_session_reaches_another_organization(own: Own, tenant: Any, browse: Any, api: Api) -> None:
+def test_sessions_are_limited_to_their_organization(own: Own, tenant: Any, browse: Any, api: Api) -> None:
     """With the other's session, every address and form of its pages answers as if nothing existed."""
     mine, other = own()[0], tenant()
     run_id = mine.start("something secret")
@@ -278,7 +278,7 @@ def test_no_session_reaches_another_organization(own: Own, tenant: Any, browse: 
     assert len(mine.turns(run_id)) == 1
 
 
-def test_tokens_are_made_shown_once_and_revoked(tenant: Make, browse: Any, shared_service: Any) -> None:
+def test_tokens_are_created_shown_once_and_revoked(tenant: Make, browse: Any, shared_service: Any) -> None:
     """The list shows each token's last use; a session expires with its token."""
     browser = browse(tenant())
     made = browser.post("/settings/tokens", alias=f"ci {SCRIPT}", duration="7d", **{"scope-admin": "on"})
@@ -296,7 +296,7 @@ def test_tokens_are_made_shown_once_and_revoked(tenant: Make, browse: Any, share
     assert browser.get("/runs").status_code == 303
 
 
-def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
+def test_the_operator_lists_and_invites_organizations(site: Api) -> None:
     """The operator's token opens nothing else; a new invitation voids the old code."""
     made, _ = invited(site, "joe@customer.example")
     assert http_client(OPERATOR, site.service.base_url).get("/external/runs").status_code == 401
@@ -312,7 +312,7 @@ def test_the_operator_sees_all_and_invites_again(site: Api) -> None:
     assert sorted(browser.post("/invitation", code=code).status_code for code in codes) == [200, 400]
 
 
-def test_the_operator_finds_an_organization_by_its_address(site: Api) -> None:
+def test_the_operator_searches_for_an_organization(site: Api) -> None:
     """The newest hundred are shown, so an older one is found by a part of its name, slug, id or invited address."""
     made, _ = invited(site, "ann@findable.example")
     browser = Browser(site.service.base_url)
@@ -327,7 +327,7 @@ def test_the_operator_finds_an_organization_by_its_address(site: Api) -> None:
     assert "nobody&lt;b&gt;" in found[3]
 
 
-def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of_idle: Database) -> None:
+def test_an_operator_cancels_only_the_runs_shown(idle: Api, tenant: Make, database_of_idle: Database) -> None:
     """A cancellation needs a confirmation in this session, spares later turns and other runs, and is in the trail."""
     mine, operator = tenant(on=idle.service), Browser(idle.service.base_url)
     operator.sign_in(OPERATOR)
@@ -358,7 +358,7 @@ def test_an_operator_cancels_what_was_shown(idle: Api, tenant: Make, database_of
     assert {(one["actor"], one["target"]) for one in trail} == {("operator:page", one) for one in ids[2:]}
 
 
-def test_every_page_forbids_foreign_and_inline_code(ended: tuple[Api, str], browse: Any) -> None:
+def test_every_page_forbids_foreign_and_inline_scripts(ended: tuple[Api, str], browse: Any) -> None:
     """Pages have no inline style or script and load only from this site. No cache keeps a page, patch or log."""
     mine, run = ended
     browser = browse(mine)
@@ -376,7 +376,7 @@ def test_every_page_forbids_foreign_and_inline_code(ended: tuple[Api, str], brow
             assert BARE.get(str(browser.http.base_url).rstrip("/") + asset).status_code == 200
 
 
-def test_what_a_program_prints_is_shown_in_colours_and_markdown_names_no_more() -> None:
+def test_a_log_is_shown_in_colours() -> None:
     """Eight colours and bold are shown, other sequences are dropped, and no output becomes HTML.
 
     Characters that reverse text or control a terminal become signs, even as references.
@@ -390,7 +390,7 @@ def test_what_a_program_prints_is_shown_in_colours_and_markdown_names_no_more() 
     assert markdown("&#8238;live &#27;]8;; &#x2066;\u202e&nbsp;") == "<p>�live �]8;; ��&nbsp;</p>\n"
 
 
-def test_an_address_that_takes_a_form_changes_nothing_when_it_is_opened(ended: tuple[Api, str], browse: Any) -> None:
+def test_opening_a_forms_address_changes_nothing(ended: tuple[Api, str], browse: Any) -> None:
     """Only submitting it does."""
     mine, run = ended
     browser = browse(mine)
@@ -401,7 +401,7 @@ def test_an_address_that_takes_a_form_changes_nothing_when_it_is_opened(ended: t
     assert len(mine.turns(run.rpartition("/")[2])) == 1
 
 
-def test_a_stranger_locks_nobody_out(start: Make) -> None:
+def test_failed_sign_ins_lock_nobody_out(start: Make) -> None:
     """Thirty wrong attempts a minute, then 429; valid ones do not count, since behind a proxy all share one address."""
     settings = f"{UNBOXED}[limits]\nrequests_per_minute = 30\n"
     api = start(settings=settings, environment={"RUNWARDEN_OPERATOR_TOKEN": OPERATOR})
@@ -420,7 +420,7 @@ def test_a_stranger_locks_nobody_out(start: Make) -> None:
     assert Browser(api.service.base_url).post("/invitation", code=code).status_code == 200
 
 
-def test_the_log_holds_no_secret(site: Api) -> None:
+def test_the_log_contains_no_secret(site: Api) -> None:
     """No token, code or session appears, whatever happens with them."""
     _, code = invited(site, "june@customer.example")
     browser = Browser(site.service.base_url)
@@ -439,7 +439,7 @@ def test_the_log_holds_no_secret(site: Api) -> None:
     assert not [one for one in secrets if one and one in site.service.log]
 
 
-def test_what_an_agent_leaves_is_shown_as_it_is(own: Own, browse: Any) -> None:
+def test_an_agents_files_are_shown_as_text(own: Own, browse: Any) -> None:
     """None of it becomes HTML, reverses text or controls a terminal; a log is shown from its end."""
     marks = f"{SCRIPT}\u202e\u2066\x1b]8;;https://x.example\x07"
     mine, _ = own(branches={"a<b>": {"x": "x"}})
@@ -459,9 +459,7 @@ def test_what_an_agent_leaves_is_shown_as_it_is(own: Own, browse: Any) -> None:
     assert "the last line" in text_of(browser.get(f"{run}/log"))
 
 
-def test_a_session_ends_with_what_opened_it_and_opens_no_inactive_organization(
-    tenant: Any, browse: Any, api: Api
-) -> None:
+def test_a_session_ends_with_its_token_or_organization(tenant: Any, browse: Any, api: Api) -> None:
     """A session ends with its token, organization or a sign-out, and each sign-in creates a new one."""
     revoked, deleted, inactive = tenant(), tenant(), tenant()
     browsers, left = (browse(revoked), browse(deleted)), browse(inactive)
@@ -488,7 +486,7 @@ def test_a_session_ends_with_what_opened_it_and_opens_no_inactive_organization(
     assert browser.get("/runs").status_code == 303
 
 
-def test_endpoints_are_shown_their_secret_once(tenant: Make, browse: Any, api: Api) -> None:
+def test_an_endpoints_secret_is_shown_once(tenant: Make, browse: Any, api: Api) -> None:
     """A forbidden address is reported, and stays in its field."""
     mine = tenant()
     browser, form, chosen = browse(mine), "/settings/events/endpoints", {"type-run.ended": "on"}

@@ -212,7 +212,7 @@ INPUTS = """{
 }""".replace("\n", " ").replace(", }", " }")
 
 
-def test_axe_finds_nothing_on_any_page(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:
+def test_every_page_passes_axe(site: Api, sit_down: Callable[[], Person], tmp_path: Path) -> None:
     """Each page is checked in light and dark, on desktop and phone, with hostile content, and is under 50 KB."""
     if not AXE.exists():
         pytest.skip("no axe-core: run `make page-check` where npm is")

@@ -64,7 +64,7 @@ def sign_in(world: Api, email: str) -> tuple[Browser, httpx.Response]:
     return browser, browser.get(address.removeprefix(back))
 
 
-def test_a_verified_address_signs_in_where_it_is_known(world: Api) -> None:
+def test_a_known_verified_address_signs_in(world: Api) -> None:
     """A member's address or a mapped domain is accepted, and unverified addresses are not."""
     for email, status, words in (
         ("jane@stranger.example", 403, "is in no organization here"),
@@ -82,7 +82,7 @@ def test_a_verified_address_signs_in_where_it_is_known(world: Api) -> None:
     assert [jane.get(path).status_code for path in ("/runs", "/runs/new")] == [200, 403]
 
 
-def test_a_person_of_several_organizations_chooses(world: Api) -> None:
+def test_a_member_of_several_organizations_chooses(world: Api) -> None:
     """The choice has a signed ticket, so neither it nor the member can be forged."""
     made, code = invited(world, "kim@acme.example")
     assert Browser(world.service.base_url).post("/invitation", code=code).status_code == 200
@@ -98,7 +98,7 @@ def test_a_person_of_several_organizations_chooses(world: Api) -> None:
     assert made["organization_name"] in text_of(browser.get("/settings/members"))
 
 
-def test_an_answer_that_was_not_asked_for_opens_nothing(world: Api) -> None:
+def test_an_unrequested_oidc_answer_is_refused(world: Api) -> None:
     """Another browser's answer, a forged one, and one without the cookie are refused."""
     browser = Browser(world.service.base_url)
     assert browser.get("/sign-in/oidc/back?code=x&state=y").status_code == 400

@@ -10,7 +10,7 @@ from tests.service.conftest import BOTH, NOW, OPERATOR, Api, organization
 from tests.service.test_page import Browser
 
 
-def test_a_session_ends_without_use_and_after_a_week(database: Database) -> None:
+def test_a_session_expires_when_idle_and_after_a_week(database: Database) -> None:
     """A session expires twelve hours after its last use, and seven days after it was opened."""
 
     def is_open(*hours: float) -> list[bool]:
@@ -28,7 +28,7 @@ def test_a_session_ends_without_use_and_after_a_week(database: Database) -> None
         assert is_open(*range(0, 7 * 24, 11), 7 * 24 + 0.1) == [True] * 16 + [False]
 
 
-def test_an_operator_s_session_lasts_by_its_use_and_ends_with_its_token(idle: Api, database_of_idle: Database) -> None:
+def test_an_operators_session_ends_with_its_token(idle: Api, database_of_idle: Database) -> None:
     """With another token or none in its variable, the session is not found."""
     with database_of_idle.write() as connection:
         value = sessions.begin(connection, now_micros() - 11 * 3600 * SECOND_MICROS, secret=OPERATOR)
@@ -44,7 +44,7 @@ def test_an_operator_s_session_lasts_by_its_use_and_ends_with_its_token(idle: Ap
 
 
 @BOTH
-def test_a_code_makes_one_token_however_often_it_is_sent(database: Database) -> None:
+def test_a_code_gives_one_token(database: Database) -> None:
     """Of eight simultaneous uses one gets the token; of many revocations one succeeds."""
     owner, gate = organization(database, now=now_micros()), threading.Barrier(8)
     with database.write() as connection:

@@ -60,7 +60,7 @@ def commits(made: Deployment, run: dict[str, Any]) -> list[str]:
 
 
 @hasty
-def test_a_killed_worker_s_turn_goes_to_another_unless_it_was_cancelled(many: Deployment, tmp_path: Path) -> None:
+def test_a_killed_workers_turn_is_taken_over(many: Deployment, tmp_path: Path) -> None:
     """Kill -9 of a worker stops its agent; the turn is taken over after its lease, and there is one commit."""
     client, worker, run_id, gate = begun(many, tmp_path)
     cancelled = client.start(f"wait {gate}")
@@ -100,7 +100,7 @@ def log_of(many: Deployment, run_id: str, machine: str) -> str:
 
 
 @hasty
-def test_a_worker_that_slept_through_its_time_leaves_no_trace(many: Deployment, tmp_path: Path) -> None:
+def test_a_frozen_worker_pushes_nothing(many: Deployment, tmp_path: Path) -> None:
     """A worker was frozen and its turn taken over; its late commit is not pushed, and the turn is the new worker's."""
     client, sleeper, run_id, gate = begun(many, tmp_path)
     sleeper.signal(signal.SIGSTOP)
@@ -119,7 +119,7 @@ def test_a_worker_that_slept_through_its_time_leaves_no_trace(many: Deployment, 
     assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
 
 
-def test_a_worker_told_to_stop_hands_its_turn_over_and_no_branch_has_two_runs(many: Deployment, tmp_path: Path) -> None:
+def test_a_stopping_worker_hands_its_turn_over(many: Deployment, tmp_path: Path) -> None:
     """After SIGTERM the turn continues elsewhere, without waiting for a lease of an hour.
 
     Although two workers are free, the second run of a branch waits for the first and builds on its commit.
@@ -148,7 +148,7 @@ def test_a_worker_told_to_stop_hands_its_turn_over_and_no_branch_has_two_runs(ma
     assert [subject.split()[1] for subject in commits(many, client.run(second))] == ["write", "wait"]
 
 
-def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Path) -> None:
+def test_an_unowned_turn_is_requeued(many: Deployment, tmp_path: Path) -> None:
     """The worker died after it was taken for dead, or after the turn continued elsewhere.
 
     Another worker takes it up.
@@ -173,7 +173,7 @@ def test_a_turn_that_nothing_holds_is_given_back(many: Deployment, tmp_path: Pat
         assert many.admin("run", run_id)["turns"][0]["attempt"] == 2
 
 
-def test_a_silent_network_ends_just_a_call(
+def test_a_silent_network_fails_only_one_call(
     postgres: Cluster, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A call whose packets are lost fails after a timeout, and waiting work continues when the database is back.
@@ -201,7 +201,7 @@ def test_a_silent_network_ends_just_a_call(
                 assert again.scalar(sa.text("SELECT 1")) == 1
 
 
-def test_a_session_that_the_server_ended_counts_as_an_absence(postgres_url: str) -> None:
+def test_a_session_ended_by_the_server_is_an_outage(postgres_url: str) -> None:
     """A frozen worker's locks are released; when it continues, it tries again instead of failing its turn."""
     with closing(Database(postgres_url)) as database, database.read() as connection:
         frozen = connection.execute(sa.select(sa.func.pg_backend_pid())).scalar_one()
@@ -217,7 +217,7 @@ def test_a_session_that_the_server_ended_counts_as_an_absence(postgres_url: str)
             connection.execute(sa.text("SELECT 1"))
 
 
-def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment, tmp_path: Path) -> None:
+def test_a_worker_without_file_descriptors_requeues_its_turn(many: Deployment, tmp_path: Path) -> None:
     """The machine is at fault, so the turn waits until files can be opened again."""
     client = many.client(many.nodes[0])
     many.settings = SETTINGS.replace("drain_s", "put_back_s = 0.5\ndrain_s")
@@ -234,7 +234,7 @@ def test_a_worker_without_a_file_to_open_puts_its_turn_back(many: Deployment, tm
     assert client.ended(run_id)["status"] == "completed"
 
 
-def test_a_start_waits_for_a_database_that_is_away(postgres: Cluster, postgres_url: str, tmp_path: Path) -> None:
+def test_a_start_waits_for_its_database(postgres: Cluster, postgres_url: str, tmp_path: Path) -> None:
     """The start logs that once, and becomes ready when the database is there."""
     link = DatabaseLink(postgres.port)
     node = Node(["worker", "--database", postgres_url.replace(str(postgres.port), str(link.port), 1)], tmp_path, {})
@@ -249,7 +249,7 @@ def test_a_start_waits_for_a_database_that_is_away(postgres: Cluster, postgres_u
     assert node.log.count("waits for the database") == 1
 
 
-def test_connections_that_the_server_closed_are_replaced_before_their_next_use(postgres: Cluster) -> None:
+def test_closed_connections_are_replaced_before_use(postgres: Cluster) -> None:
     """No caller sees an error after a restart of the server, however many connections were idle."""
     with postgres.temporary() as url, closing(Database(url)) as database:
         with database.read() as first, database.read() as second:
@@ -265,7 +265,7 @@ def test_connections_that_the_server_closed_are_replaced_before_their_next_use(p
     assert not new & {*sessions}
 
 
-def test_a_server_that_closes_new_connections_is_away(postgres: Cluster) -> None:
+def test_a_server_that_closes_new_connections_is_an_outage(postgres: Cluster) -> None:
     """A caller tries again, as after any other connection that the server closed."""
     with postgres.temporary() as url, closing(Database(url)) as database:
         with database.read() as connection:

@@ -52,7 +52,7 @@ def test_a_repository_is_set_up_before_the_agent(prepared: Own) -> None:
     assert "set-up: touch built\n" in turns[0]["log"]
 
 
-def test_a_set_up_that_fails_is_the_turn_s_reason(own: Own) -> None:
+def test_a_failed_set_up_is_the_turns_reason(own: Own) -> None:
     """The turn fails with that reason; the agent is not started, and nothing is pushed."""
     setup = {"run": ["echo first", "echo broken; exit 3", "touch never"]}
     api, repository = own(setup=setup | {"mcp_servers": {"docs": {"command": ["docs-mcp"]}}})
@@ -86,7 +86,7 @@ SET_UP: Final = [
 ]
 
 
-def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(own: Own) -> None:
+def test_changes_of_a_set_up_are_not_committed(own: Own) -> None:
     """The agent sees it, but it is not committed, stored, or taken for a question, so it is not applied twice.
 
     A file that the agent changes further counts as a whole; undoing and redoing a change does not.
@@ -108,7 +108,7 @@ def test_what_a_set_up_changes_is_no_part_of_the_turn_s_change(own: Own) -> None
     assert pushed == ["M", "both", "D", "edited", "A", "made", "A", "new"]
 
 
-def test_what_a_set_up_that_failed_did_is_not_kept(own: Own) -> None:
+def test_changes_of_a_failed_set_up_are_not_kept(own: Own) -> None:
     """The change that the turn was to begin with is still kept."""
     api, _ = own(setup={"run": ["echo made > made", "test ! -e new"]})
     first = api.work(shell("echo mine > new; false"))
@@ -122,7 +122,7 @@ def test_what_a_set_up_that_failed_did_is_not_kept(own: Own) -> None:
 
 
 @NEEDS_SANDBOX
-def test_a_cached_folder_follows_no_link(prepared: Own) -> None:
+def test_a_cached_folder_is_never_a_link(prepared: Own) -> None:
     """The repository could have a link in its place that leads anywhere."""
     api, repository = prepared({"run": ["true"], "cache": ["deps"]})
     link = "M 120000 inline deps\ndata 11\n/home/agent\n"
@@ -132,7 +132,7 @@ def test_a_cached_folder_follows_no_link(prepared: Own) -> None:
     assert told["reason"] == "the repository's set-up failed: the cached folder deps is a file or a link here"
 
 
-def test_a_cached_folder_is_one_turn_s_at_a_time_and_never_a_stranger_s(tmp_path: Path) -> None:
+def test_a_cached_folder_belongs_to_one_turn_at_a_time(tmp_path: Path) -> None:
     """A simultaneous turn begins with an empty one, and the last to finish keeps its folder."""
     setup, place = RepositorySetup(cache=("deps",)), tmp_path / "caches"
 

@@ -42,7 +42,7 @@ def head(api: Any, *lines: str) -> bytes:
     return "\r\n".join([*first, f"Authorization: Bearer {api.token}", *lines]).encode() + b"\r\n\r\n"
 
 
-def test_a_body_that_breaks_off_leaves_no_trace_and_one_without_an_end_is_cut_off(api: Any) -> None:
+def test_an_incomplete_body_has_no_effect(api: Any) -> None:
     """Nothing is started or logged as a service failure; an endless body gets a 413 once it is too large."""
     log, runs = len(api.service.log), api.get("/external/runs").json()["total_count"]
     with connect(api) as connection:
@@ -66,7 +66,7 @@ LENGTHS = (b"Content-Length: 24\r\n", b"Transfer-Encoding: chunked\r\n")
 SMUGGLED = b"\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: here\r\n\r\n"
 
 
-def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
+def test_invalid_http_gets_a_failure_body(api: Any) -> None:
     """One JSON 400, then the connection is closed; nothing reaches the application."""
     for raw in (
         b"nonsense\r\n\r\n",
@@ -85,14 +85,14 @@ def test_what_is_no_http_gets_a_failure_body(api: Any) -> None:
         assert (b"application/json" in answer, answer.count(b"HTTP/1.1 ")) == (True, 1)
 
 
-def test_a_request_that_does_not_arrive_loses_its_connection(start: Make) -> None:
+def test_an_incomplete_request_times_out(start: Make) -> None:
     """The answer says so."""
     brief = start(settings="[limits]\nrequest_s = 0.5\n", arguments=["--no-worker"])
     for half in (b"", b"GET /livez HT", head(brief, "Content-Length: 9") + b"{"):
         assert code(send(brief, half)) == (408, "request_timeout")
 
 
-def test_slow_code_hosts_hold_up_nothing_but_their_own_callers(tenant: Make) -> None:
+def test_a_slow_code_host_delays_only_its_own_callers(tenant: Make) -> None:
     """Health checks and lists work while fifty onboardings wait for a silent GitLab."""
     with Server() as silent, ThreadPoolExecutor(50) as pool:
         silent.otherwise = lambda _: Hang()

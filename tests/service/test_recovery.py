@@ -47,7 +47,7 @@ def mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
         yield Api(service)
 
 
-def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(mortal: Api, tmp_path: Path) -> None:
+def test_a_turn_killed_after_its_push_is_not_repeated(mortal: Api, tmp_path: Path) -> None:
     """After kill -9 between push and record, the next attempt finds its commit by the trailer and adds none."""
     api, repository = mortal, mortal.service.repositories["acme/api"]
     pushed, gate = tmp_path / "pushed", tmp_path / "gate"
@@ -67,7 +67,7 @@ def test_a_turn_that_pushed_before_it_could_say_so_is_not_done_again(mortal: Api
     assert shown["commit"] == git("rev-parse", api.run(run_id)["branch_name"], cwd=repository)
 
 
-def test_a_push_that_landed_without_an_answer_counts(own: Own) -> None:
+def test_a_push_without_an_answer_counts(own: Own) -> None:
     """The connection breaks after the branch has moved; the commit is found there, and the run completes with it."""
     api, repository = own()
     # The parent of the hook is git's receiving process.
@@ -79,7 +79,7 @@ def test_a_push_that_landed_without_an_answer_counts(own: Own) -> None:
     assert git("log", "--format=%s", f"main..{turn['branch']}", cwd=repository) == "scribe: write once"
 
 
-def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
+def test_a_turn_with_an_unwritable_log_is_requeued(tmp_path: Path) -> None:
     """With a full disk the turn waits for room instead of failing, and is not reported as lost."""
     with deployment(tmp_path, settings=f"{SETTINGS}put_back_s = 0.5\n") as made:
         client = made.client(made.api())
@@ -96,7 +96,7 @@ def test_a_turn_whose_log_cannot_be_written_is_put_back(tmp_path: Path) -> None:
         assert "no worker" not in worker.log, "its slot was never lost"
 
 
-def test_a_run_that_is_interrupted_completes_after_the_restart(mortal: Api, tmp_path: Path) -> None:
+def test_an_interrupted_run_completes_after_the_restart(mortal: Api, tmp_path: Path) -> None:
     """After its grace period or kill -9, its agent is gone, and the turn is repeated and commits once.
 
     A turn that finishes within the grace period is recorded, with exit status 0.
@@ -166,7 +166,7 @@ def service(small_disk: Path, either_url: str | None) -> Iterator[RunningService
     running.kill()
 
 
-def test_a_slot_is_given_back_if_the_end_of_its_turn_could_not_be_recorded(
+def test_a_slot_is_freed_if_its_turns_end_was_not_recorded(
     service: RunningService, small_disk: Path, tmp_path: Path, either_url: str | None
 ) -> None:
     """The disk is full on SQLite, or the server read-only on PostgreSQL; the turn is repeated and completes."""
@@ -273,7 +273,7 @@ def turn_of(database: Database, run_id: str) -> Turn:
 @pytest.mark.parametrize(
     ("error", "failure"), [(ZeroDivisionError(), OWN_FAULT), (PlaceholderError("the instructions are too long"),) * 2]
 )
-def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error: Exception, failure: object) -> None:
+def test_an_error_of_the_service_ends_only_its_attempt(tmp_path: Path, error: Exception, failure: object) -> None:
     """An error after another attempt took over leaves that attempt open; errors have their own text."""
 
     class Broken(Sandbox):
@@ -291,7 +291,7 @@ def test_a_fault_of_the_service_ends_its_own_attempt_alone(tmp_path: Path, error
     assert (turn.status, turn.attempt) == ("working", 2)
 
 
-def test_who_was_taken_over_pushes_nothing(tmp_path: Path) -> None:
+def test_a_replaced_attempt_pushes_nothing(tmp_path: Path) -> None:
     """The new attempt ended without a commit, so the branch is still where the late attempt found it."""
     with waiting_turn(tmp_path) as (database, folder, run_id, execution):
         with ThreadPoolExecutor(1) as pool:
@@ -310,7 +310,7 @@ def test_who_was_taken_over_pushes_nothing(tmp_path: Path) -> None:
     assert list(folder.work.iterdir()) == []
 
 
-def test_a_turn_that_one_process_is_given_twice_is_completed_once(tmp_path: Path) -> None:
+def test_a_turn_given_twice_to_a_process_completes_once(tmp_path: Path) -> None:
     """A worker that was taken for dead gets its own turn again, and the later attempt completes it."""
     with waiting_turn(tmp_path) as (database, folder, run_id, execution):
         workspaces, attempts = Workspaces(folder, "same"), []
@@ -332,7 +332,7 @@ IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for k
 SCISSORS = "# ------------------------ >8 ------------------------"
 
 
-def test_an_agent_s_message_neither_hides_nor_forges_the_mark(tmp_path: Path) -> None:
+def test_an_agents_message_cannot_forge_the_trailer(tmp_path: Path) -> None:
     """The mark names the turn that made the commit, and no other."""
     GitRunner(tmp_path, 30)("init", "--quiet", "--bare", str(tmp_path / "r"))
     git = GitRunner(tmp_path, 30, IDENTITY).inside(tmp_path / "r")

@@ -20,7 +20,7 @@ from service.store.database import Database, DatabaseError
 from tests.service.postgres import Cluster
 
 
-def test_one_database_file_has_one_worker_whatever_its_data_folders_are(tmp_path: Path) -> None:
+def test_one_database_file_has_one_worker(tmp_path: Path) -> None:
     """Two workers would each execute the other's runs again."""
     here, there = (DataFolder(tmp_path / name) for name in ("here", "there"))
     for folder in (here, there):
@@ -43,7 +43,7 @@ def test_one_database_file_has_one_worker_whatever_its_data_folders_are(tmp_path
         pytest.fail("a second worker on another's folder")
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_named(tmp_path: Path) -> None:
     """The error names the option for another folder."""
     (tmp_path / "file").touch()
     with pytest.raises(SettingsError, match="Not a directory; choose another --data-dir"):
@@ -80,7 +80,7 @@ def test_a_database_that_is_not_in_utf_8_is_refused(postgres: Cluster) -> None:
         (Settings, {"events": {"allow_private": ["x"]}}, "events.allow_private.0: "),
     ],
 )
-def test_a_text_that_would_mislead_or_fail_later_is_refused_in_words(kind: Any, values: Any, fault: str) -> None:
+def test_an_invalid_text_is_refused_in_plain_words(kind: Any, values: Any, fault: str) -> None:
     """The error shows no pattern and no validator's name."""
     with pytest.raises(ValidationError) as refused:
         kind.model_validate(values)
@@ -89,7 +89,7 @@ def test_a_text_that_would_mislead_or_fail_later_is_refused_in_words(kind: Any, 
     assert "[" not in first_fault(refused.value)
 
 
-def test_a_database_that_cannot_be_written_counts_as_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_database_counts_as_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The database may be readable, as with a full disk.
 
     /readyz and the alert count it as down until half a minute later.

@@ -47,7 +47,7 @@ def done(tenant: Make, shared_service: Any) -> tuple[Api, str]:
     return api, run_id
 
 
-def test_a_run_tells_its_turns(done: tuple[Api, str]) -> None:
+def test_a_run_lists_its_turns(done: tuple[Api, str]) -> None:
     """Each turn has its instructions, caller and result; the run is as in the list."""
     api, run_id = done
     found = api.get(f"/external/runs/{run_id}").json()
@@ -114,7 +114,7 @@ def test_a_log_is_read_in_pieces(done: tuple[Api, str]) -> None:
         assert refusal(api.get(log_path(run_id, number))) == (404, "turn_not_found"), number
 
 
-def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenant: Make) -> None:
+def test_another_organizations_run_is_not_found(done: tuple[Api, str], tenant: Make) -> None:
     """The service answers exactly like a missing run: not shown, listed, continued or cancelled.
 
     A missing scope is a 403.
@@ -137,7 +137,7 @@ def test_a_run_of_another_organization_is_not_there(done: tuple[Api, str], tenan
     assert "mine now" not in str(api.service.admin("run", run_id))
 
 
-def test_a_diff_that_was_not_pushed_can_be_read_and_one_gone_says_so(own: Own, tmp_path: Path) -> None:
+def test_an_unpushed_diff_can_be_read(own: Own, tmp_path: Path) -> None:
     """The patch may be the only copy, however large."""
     api, _ = own()
     api.add_agent(tmp_path, "large", "open('large.txt', 'w').write('0123456789abcde\\n' * 600_000); exit(3)")
@@ -177,7 +177,7 @@ def followed(api: Api, run_id: str, heard: list[bytes]) -> None:
         _, offset, size, has_ended = position(answer)
 
 
-def test_a_log_is_followed_while_its_turn_works(apart: tuple[Deployment, Api], tmp_path: Path) -> None:
+def test_a_working_turns_log_is_followed(apart: tuple[Deployment, Api], tmp_path: Path) -> None:
     """A waiting caller gets each piece from the other machine, and the end."""
     _, api = apart
     gate, heard = tmp_path / "gate", list[bytes]()
@@ -195,9 +195,7 @@ def test_a_log_is_followed_while_its_turn_works(apart: tuple[Deployment, Api], t
     assert api.get(f"/external/runs/{run_id}/diff").content.startswith(b"diff --git a/notes/")
 
 
-def test_artifacts_and_large_changes_are_fetched_from_another_machine(
-    apart: tuple[Deployment, Api], tmp_path: Path
-) -> None:
+def test_artifacts_and_large_changes_come_from_another_machine(apart: tuple[Deployment, Api], tmp_path: Path) -> None:
     """A change too large to show is an artifact of its turn."""
     made, api = apart
     source = "import os; os.makedirs('.runwarden/artifacts'); open('.runwarden/artifacts/a.txt', 'w').write('a' * 99)"
@@ -243,7 +241,7 @@ def test_cancelling_ends_a_turn_wherever_it_works(apart: tuple[Deployment, Api],
     assert refusal(late) == (409, "run_not_active")
 
 
-def test_a_push_that_was_under_way_is_told_of(own: Own, tmp_path: Path) -> None:
+def test_cancelling_during_a_push_reports_it(own: Own, tmp_path: Path) -> None:
     """While the repository delays a push, the turn is cancelled.
 
     It stays cancelled, and shows the commit that arrived.

@@ -67,7 +67,7 @@ def house(either_url: str | None, tmp_path: Path) -> Iterator[House]:
 
 
 @pytest.mark.parametrize("either_url", ["postgresql"], indirect=True)
-def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> None:
+def test_old_data_is_removed_and_the_run_stays(house: House, tmp_path: Path) -> None:
     """Logs, diffs and queue entries of the older run are removed; an open run keeps everything."""
     client = house.deployment.client(house.deployment.begin("serve", "--port", "0"))
     eventually(lambda: house.entries == 2, "the database was pruned at the start")
@@ -95,7 +95,7 @@ def test_what_is_old_goes_and_the_run_stays(house: House, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("either_url", ["sqlite"], indirect=True)
-def test_the_worker_prunes_as_the_settings_say(house: House) -> None:
+def test_the_worker_prunes_by_its_settings(house: House) -> None:
     """Queue entries are removed after thirty days and logs never; `logs_days` removes logs too, at the start."""
     node = house.deployment.begin("serve", "--port", "0")
     run_id = house.complete(house.deployment.client(node))
@@ -151,7 +151,7 @@ def repo(database: Database, tmp_path: Path) -> Repo:
     return Repo(database, tmp_path)
 
 
-def test_merged_and_abandoned_branches_of_runs_go_when_they_are_old(repo: Repo) -> None:
+def test_old_branches_of_runs_are_removed(repo: Repo) -> None:
     """Branches stay until then; a branch that a caller named stays, like any other."""
     merged, abandoned = repo.run(), repo.run()
     named = repo.run("feature/mine")
@@ -163,7 +163,7 @@ def test_merged_and_abandoned_branches_of_runs_go_when_they_are_old(repo: Repo) 
     assert repo.remove() == ["feature/mine", "main"]
 
 
-def test_a_branch_that_is_not_ours_alone_stays(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_branches_are_never_removed(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
     """Branches with others' commits, of an open run, default and protected ones stay, however old they are."""
     with_others, below_ours, open_again, default = (repo.run() for _ in range(4))
     named = repo.run("agent/write-it-0123abcd")

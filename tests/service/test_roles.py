@@ -106,7 +106,7 @@ PAGE_ROUTES: Final = {
 """Method and path, with the sufficient scopes; `admin` is allowed everywhere."""
 
 
-def test_every_route_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_route_declares_its_role(monkeypatch: pytest.MonkeyPatch) -> None:
     """A new endpoint or page must declare here who may use it."""
     monkeypatch.setenv("RUNWARDEN_OIDC_SECRET", "s" * 40)
     oidc = OidcSettings(issuer="https://login.acme.example", client_id="runwarden")
@@ -180,7 +180,7 @@ def test_each_page_asks_for_its_scope(browser_of: Any) -> None:
             assert not path.startswith("/operator") or answer.status_code == 404
 
 
-def test_an_admin_and_the_operator_give_and_change_roles(browser_of: Any) -> None:
+def test_admins_and_the_operator_change_roles(browser_of: Any) -> None:
     """The change is immediate, even in an open session; the last admin stays while there are other members."""
     browser, mine = browser_of("admin")
     ours, admin = ("--org", mine.organization["slug"]), mine.service.admin
@@ -246,7 +246,7 @@ def test_an_invitation_has_a_role(idle: Api, tenant: Make) -> None:
     assert elsewhere.get("/settings/members").status_code == 200
 
 
-def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Database) -> None:
+def test_a_newer_invitation_or_role_withdraws_older_ones(database: Database) -> None:
     """A newer invitation, a role or a removal withdraws those of the same address and organization.
 
     An expired one stays expired.
@@ -283,7 +283,7 @@ def test_the_latest_word_on_a_member_withdraws_older_invitations(database: Datab
 
 
 @BOTH
-def test_a_role_given_while_an_invitation_is_accepted_is_kept(database: Database) -> None:
+def test_a_role_given_during_acceptance_is_kept(database: Database) -> None:
     """In either order, the invitation does not make an admin out of a new viewer.
 
     Of two admins who demote each other, one stays.

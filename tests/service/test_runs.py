@@ -22,7 +22,7 @@ def ask(api: Any, **fields: Any) -> Any:
     return api.post("/external/runs", {"instructions": "nothing", "repository": API} | fields)
 
 
-def test_a_run_is_accepted_executed_and_continued_where_it_began(api: Any, tmp_path: Path) -> None:
+def test_a_run_is_accepted_executed_and_continued(api: Any, tmp_path: Path) -> None:
     """The answer is a 201 with the run of 2.4.
 
     The next turn has its id and branch, unless it is active, elsewhere or unknown. Any metadata is stored, unknown
@@ -78,7 +78,7 @@ def test_an_execution_is_accepted_and_listed_as_a_run(api: Any) -> None:
     assert json.loads(written)["inputs"] == inputs
 
 
-def test_a_repository_is_named_in_any_of_four_forms(idle: Any) -> None:
+def test_a_repository_has_four_forms(idle: Any) -> None:
     """A name may be configured (which comes first), owner/repo, group/project or the URL of a known repository."""
 
     def asked(repository: str) -> Any:
@@ -96,7 +96,7 @@ def test_a_repository_is_named_in_any_of_four_forms(idle: Any) -> None:
         assert refusal(asked(repository)) == (400, "unknown_repository"), repository
 
 
-def test_a_field_that_is_wrong_is_400_and_named(tenant: Any) -> None:
+def test_a_wrong_field_is_a_400_that_names_it(tenant: Any) -> None:
     """The message names the field, or the fix, and nothing is started."""
     api = tenant()
     for field, value, code in (
@@ -134,7 +134,7 @@ def test_a_protected_branch_is_refused(own: Own, idle: Any) -> None:
                 assert list(api.runs()) == []
 
 
-def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Own) -> None:
+def test_a_new_default_branch_is_not_pushed_to(own: Own) -> None:
     """The worker checks again, since the API's knowledge may be old."""
     api, bare = own(branches={"next": {"a": "1"}})
     api.ended(api.start("first"))
@@ -147,7 +147,7 @@ def test_a_branch_that_became_the_default_one_is_not_pushed_to(own: Own) -> None
     assert git("rev-parse", "next", cwd=bare) == before
 
 
-def test_an_agent_of_another_organization_is_not_there(idle: Any) -> None:
+def test_another_organizations_agent_is_not_found(idle: Any) -> None:
     """The service answers as for an unknown agent, even for odd names."""
     idle.service.admin("org", "create", "Elsewhere", "--entitlement", "ServiceAPI")
     idle.service.admin("agent", "add", "theirs", "--org", "elsewhere", "--argv", "{python} -c pass")
@@ -157,7 +157,7 @@ def test_an_agent_of_another_organization_is_not_there(idle: Any) -> None:
         assert refusal(answer) in {(404, "agent_not_found"), (404, "not_found")}, name
 
 
-def test_what_cannot_be_read_is_400(api: Any) -> None:
+def test_an_invalid_parameter_is_a_400(api: Any) -> None:
     """An invalid or repeated parameter is a 400, never a 422 and never ignored."""
     for name, values, code in (
         ("page_size", ["0", "101", "ten", "", "٣"], "invalid_page_size"),
@@ -184,7 +184,7 @@ AWKWARD = st.text(alphabet="a/.-@{}~^:?*[\\ \x7f\x01lockHEDrfsé", max_size=12)
 @example("a//b")
 @example("a\n")
 @given(AWKWARD)
-def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
+def test_every_accepted_branch_is_valid_for_git(name: str) -> None:
     """Git's own rules apply; the published pattern allows the same names, except for their length."""
     # In JSON Schema `$` is the end; in Python it may precede a last line break.
     pattern, is_taken = BRANCH.replace("$", r"\Z"), branch_fault(name) is None
@@ -197,7 +197,7 @@ def test_every_branch_name_we_take_git_takes_too(name: str) -> None:
 
 @settings(max_examples=30)
 @given(st.text(max_size=80), st.integers(1, 10**12))
-def test_a_branch_is_made_of_any_instructions(instructions: str, later: int) -> None:
+def test_any_instructions_give_a_valid_branch(instructions: str, later: int) -> None:
     """Any words give a valid branch, common words are accepted, and ids sort by time."""
     first, second = (f"run_{ids.ulid(1_700_000_000_000_000 + 1000 * more)}" for more in (0, later))
     name = default_branch(instructions, first)

@@ -43,7 +43,7 @@ def own_address() -> str | None:
 
 
 @NEEDS_SANDBOX
-def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(equipped: Any, tmp_path: Path) -> None:
+def test_an_agent_reaches_the_network_but_not_loopback(equipped: Any, tmp_path: Path) -> None:
     """Neither 127.0.0.1 nor the gateway works; the setting `host` opens it, and without a network nothing is open."""
     if find(ExecutionSettings()).slirp is None:
         pytest.skip("slirp4netns is not installed or does not work here")
@@ -64,9 +64,7 @@ def test_an_agent_reaches_the_outside_and_nothing_on_this_machine_s_loopback(equ
 
 
 @NEEDS_SANDBOX
-def test_in_a_required_sandbox_no_agent_gets_the_machine_s_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_required_sandbox_needs_its_own_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without slirp4netns such a turn fails with the command that installs it."""
     (tmp_path / "bwrap").symlink_to(str(shutil.which("bwrap")))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -111,7 +109,7 @@ shutil.rmtree(proc)
 """
 
 
-def test_a_process_that_hides_its_files_passes_a_limit(tmp_path: Path) -> None:
+def test_a_process_that_hides_its_files_fails_its_turn(tmp_path: Path) -> None:
     """The process could keep memory files there; without a sandbox it is allowed, since ssh-agent does it.
 
     A process that is exiting hides nothing: its memory is gone, and its files belong to root for a moment.
@@ -145,7 +143,7 @@ if how == "kill": os.kill(os.getpid(), 9)
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])
-def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_path: Path) -> None:
+def test_the_supervisor_kills_all_when_its_worker_ends(how: str, tmp_path: Path) -> None:
     """The worker may close the socket or die; the agent's processes, the supervisor and its parent are then gone."""
     started, seconds = tmp_path / "started", long_sleep()
     command = f"setsid sleep {seconds} & env -i setsid sleep {seconds} & touch {started}; sleep {seconds}"
@@ -158,7 +156,7 @@ def test_the_supervisor_ends_everything_when_its_worker_lets_go(how: str, tmp_pa
     assert done.returncode == (0 if how == "exit" else -signal.SIGKILL)
 
 
-def test_a_launcher_whose_worker_died_writes_no_traceback(tmp_path: Path) -> None:
+def test_a_launcher_without_its_worker_exits_quietly(tmp_path: Path) -> None:
     """Its answer has no reader: it ends as if the worker had closed the socket."""
     ours, theirs = socket.socketpair()
     with ours, theirs, (tmp_path / "request").open("w+") as request:
@@ -175,7 +173,7 @@ def test_a_launcher_whose_worker_died_writes_no_traceback(tmp_path: Path) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_agents_start_again_after_their_launcher_was_killed() -> None:
+def test_agents_start_after_their_launcher_was_killed() -> None:
     """The working agent continues, and the next one gets a new launcher."""
     launcher, reports = Launcher(), []
     for _ in range(2):
@@ -216,7 +214,9 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @NEEDS_SANDBOX
-def test_runs_wait_for_bubblewrap(start: Make, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_wait_until_bubblewrap_works(
+    start: Make, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The API works, no agent starts, and log, status and /readyz name the command; then the run is executed."""
     soon = "from service.execution import worker; worker.SANDBOX_PAUSE_S = 0.2"
     monkeypatch.setattr(service_process, "PROGRAM", f"{soon}\n{service_process.PROGRAM}")
@@ -245,7 +245,7 @@ def test_runs_wait_for_bubblewrap(start: Make, programs: Path, tmp_path: Path, m
     assert BARE.get(api.service.base_url.removesuffix("v1") + "readyz").json() == {"status": "ok"}
 
 
-def test_a_bubblewrap_that_does_not_work_is_named_with_its_cause(programs: Path, tmp_path: Path) -> None:
+def test_a_broken_bubblewrap_is_named_with_its_cause(programs: Path, tmp_path: Path) -> None:
     """The reason has bubblewrap's own words and the fix; only sandbox = "none" starts commands without it."""
     (programs / "bwrap").write_text("#!/bin/sh\necho 'bwrap: Permission denied' >&2\nexit 1\n")
     (programs / "bwrap").chmod(0o755)

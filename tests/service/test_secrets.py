@@ -57,7 +57,7 @@ def kept(api: Api, secret: str) -> bytes:
 
 
 @pytest.mark.parametrize("how", ["none", "file", "link", "fail"])
-def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str) -> None:
+def test_an_agents_key_is_never_stored_or_pushed(telltale: Api, how: str) -> None:
     """Log, summary, message and diff are masked; a change with the key is refused with its name."""
     shown = telltale.worked(telltale.begin("telltale", how=how))
     turn = telltale.service.admin("run", shown["run_id"], "--log")["turns"][0]
@@ -80,7 +80,7 @@ def test_an_agent_s_key_is_kept_nowhere_and_never_pushed(telltale: Api, how: str
         assert "what the agent changed is not kept: the change holds the value of MODEL_KEY" in turn["log"]
 
 
-def test_a_password_in_an_address_is_shown_nowhere(tenant: Make, tmp_path: Path) -> None:
+def test_a_password_in_an_address_is_never_shown(tenant: Make, tmp_path: Path) -> None:
     """Git uses it, but its arguments, the log and the lists do not contain it."""
     make_repository(tmp_path / "acme" / "api", {"README.md": "# api\n"})
     with contextlib.closing(GitHttpHost(tmp_path, "pa55/word")) as there:
@@ -97,7 +97,7 @@ def test_a_password_in_an_address_is_shown_nowhere(tenant: Make, tmp_path: Path)
 
 
 @given(st.lists(st.binary(max_size=12), max_size=12), st.integers(0, 11))
-def test_a_stream_is_masked_wherever_it_is_cut(pieces: list[bytes], at: int) -> None:
+def test_a_stream_is_masked_at_any_cut(pieces: list[bytes], at: int) -> None:
     """The output equals masking the whole text, and has no secret."""
     secrets = Secrets({"A": "secret-value", "B": "secret"})
     pieces.insert(min(at, len(pieces)), b"secret-va")
@@ -112,7 +112,7 @@ def test_a_stream_is_masked_wherever_it_is_cut(pieces: list[bytes], at: int) -> 
     assert b"".join(out) == b"".join(pieces).replace(b"secret-value", b"[masked]").replace(b"secret", b"[masked]")
 
 
-def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_and_harmless_values_are_not_masked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Masking `main` or an address would make every log unreadable."""
     for name, value in {"MODEL": "opus", "BASE_URL": "https://api.example", "API_KEY": "abcdefgh"}.items():
         monkeypatch.setenv(name, value)
@@ -125,7 +125,7 @@ def test_short_and_harmless_values_are_left_alone(monkeypatch: pytest.MonkeyPatc
 REFUSAL = "printf '\\033]0;owned\\007refused\\n2026-01-01 ERROR forged line\\n' >&2; exit 1"
 
 
-def test_what_a_code_host_says_is_only_text(own: Own) -> None:
+def test_a_code_hosts_words_are_escaped(own: Own) -> None:
     """A default branch of any bytes fails nothing; a refused push is one log line without escape sequences."""
     api, repository = own()
     name = b"refs/heads/\xff\xfe"
@@ -144,7 +144,7 @@ def test_what_a_code_host_says_is_only_text(own: Own) -> None:
     assert "\x1b" not in api.service.admin("run", run_id)["turns"][0]["failure"]
 
 
-async def test_a_database_that_never_answers_is_told_in_time(tmp_path: Path) -> None:
+async def test_a_silent_database_is_reported_in_time(tmp_path: Path) -> None:
     """The deadline holds however often it is asked, with few threads, and it recovers once the database answers."""
     over = threading.Event()
 

@@ -48,7 +48,7 @@ def test_commits_are_signed_with_the_services_key(start: Callable[..., Api], tmp
 
 
 @NEEDS_KEYGEN
-def test_a_key_that_cannot_sign_is_explained(tmp_path: Path) -> None:
+def test_an_unusable_signing_key_is_explained(tmp_path: Path) -> None:
     """The file may not be a key, or the key may need a passphrase that nobody can type."""
     locked, other = tmp_path / "locked", tmp_path / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)], check=True)
@@ -182,7 +182,7 @@ def setting(tenant: Make, patient: Any, tmp_path: Path) -> Iterator[Setting]:
         yield made
 
 
-def test_a_change_of_any_kind_is_committed_and_signed_by_github(setting: Setting) -> None:
+def test_every_kind_of_change_is_signed_by_github(setting: Setting) -> None:
     """Text, binary, large and executable files, links, deletions and modes work; the commits are the agent's."""
     turn = setting.run("keep")
 
@@ -197,7 +197,7 @@ def test_a_change_of_any_kind_is_committed_and_signed_by_github(setting: Setting
     assert (turn["commit"], len(made)) == (made[0], 2)
 
 
-def test_trouble_of_the_api_loses_no_work(setting: Setting) -> None:
+def test_api_failures_lose_no_work(setting: Setting) -> None:
     """If GitHub refuses a non-fast-forward, the change goes on top.
 
     After an outage no agent runs again. If GitHub does not sign a commit, it is not pushed, and the reason has the fix.

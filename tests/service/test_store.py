@@ -47,7 +47,7 @@ from tests.waiting import present
 
 
 @BOTH
-def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(database: Database) -> None:
+def test_simultaneous_runs_are_ordered_by_commit(database: Database) -> None:
     """Of eight writers with one clock, each gets a run newer than all before it."""
     owner, start = organization(database), threading.Barrier(8)
 
@@ -67,9 +67,7 @@ def test_runs_accepted_at_once_by_many_are_ordered_as_they_were_committed(databa
     assert len({run.created_at for run in there}) == 40
 
 
-def test_large_counts_are_kept_for_a_moment_and_small_ones_not(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_large_counts_are_cached(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the latest large count is cached, for its own organization: first acme's, later the other one's."""
     monkeypatch.setattr(runs, "EXACT_BELOW", 3)
     monkeypatch.setattr(runs, "_MAX_KEPT", 1)
@@ -85,7 +83,7 @@ def test_large_counts_are_kept_for_a_moment_and_small_ones_not(
     assert found == [[3, 1], [3, 2], [5, 3], [6, 4]]
 
 
-def test_a_name_is_one_repository_s(database: Database) -> None:
+def test_a_name_belongs_to_one_repository(database: Database) -> None:
     """Within an organization, a path in other case is the same repository, and another path another."""
     owner, other = organization(database), organization(database, "other")
     with database.write() as connection:
@@ -98,7 +96,7 @@ def test_a_name_is_one_repository_s(database: Database) -> None:
             put("acme/web")
 
 
-def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
+def test_a_turns_files_are_stored_and_replaced(database: Database) -> None:
     """A diff is replaced, a log grows, and an attempt that was taken over changes neither."""
     owner = organization(database)
     with database.write() as connection:
@@ -122,7 +120,7 @@ def test_a_turn_s_files_are_kept_and_replaced(database: Database) -> None:
 
 
 @BOTH
-def test_a_turn_ends_once_and_only_by_its_latest_attempt(database: Database) -> None:
+def test_only_a_turns_latest_attempt_ends_it(database: Database) -> None:
     """An attempt that was taken over cannot end it, updated_at never decreases, and one continuation wins."""
     owner, start = organization(database), threading.Barrier(6)
     with database.write() as connection:
@@ -175,7 +173,7 @@ def asked_of(database: Database) -> Iterator[list[tuple[str, Any]]]:
     sa.event.remove(database.engine, "before_cursor_execute", note)
 
 
-def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Database) -> None:
+def test_a_minutes_requests_pass_at_once(database: Database) -> None:
     """Twelve pass at once, the thirteenth waits five seconds, and others have their own limit.
 
     It is in the database, so a new process or a clock set back does not reset it.
@@ -200,7 +198,7 @@ def test_a_minute_s_worth_passes_at_once_and_then_one_at_a_time(database: Databa
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_processes_that_ask_at_once_get_what_there_is(database: Database) -> None:
+def test_simultaneous_processes_share_the_limit(database: Database) -> None:
     """Eight connections to PostgreSQL take at the same moment and get exactly ten of ten."""
     start = threading.Barrier(8)
 
@@ -255,7 +253,7 @@ ACTS: dict[str, Act] = {
 
 
 @pytest.mark.parametrize("table", [*ACTS, "runwarden_meta"])
-def test_writers_at_once_do_not_fail_each_other(contested: Database, table: str) -> None:
+def test_simultaneous_writers_do_not_fail(contested: Database, table: str) -> None:
     """All begin before the first commits, first without the row, then with it."""
     owner, numbers, at_once = organization(contested, f"org-{table.replace('_', '-')}"), count(), 8
     with contested.write() as connection:
@@ -277,7 +275,7 @@ def test_writers_at_once_do_not_fail_each_other(contested: Database, table: str)
             assert failures == [None] * at_once
 
 
-def test_no_table_with_a_unique_key_was_forgotten() -> None:
+def test_every_unique_key_is_tested() -> None:
     """Tables that are not tested above have keys that only one process can create."""
     alone = {
         "invitations": "random ids and codes",
@@ -287,7 +285,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
         "deletions": "inserted unless it is there",
         "event_endpoints": "random ids",
         "events": "random ids",
-        "host_tokens": "inserted unless it is there, then updated: test_a_token_is_rotated_before_its_end_and_once",
+        "host_tokens": "inserted unless it is there, then updated: test_a_token_is_rotated_once_before_it_expires",
         "members": "inserted unless it is there",
         "messages": "random ids",
         "model_outages": "inserted unless it is there, or deleted",
@@ -299,7 +297,7 @@ def test_no_table_with_a_unique_key_was_forgotten() -> None:
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)
-def test_no_question_of_every_second_reads_what_has_ended(database: Database) -> None:
+def test_frequent_queries_do_not_scan_ended_rows(database: Database) -> None:
     """With four thousand ended runs and events, neither a worker's rounds nor a page of a list scans them."""
     owner = organization(database)
     history.make(database, history.HistoryRequest(organization="acme", runs=4_000, span="1d", repositories=2), NOW)

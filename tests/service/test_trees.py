@@ -69,7 +69,7 @@ def test_a_deep_tree_is_removed(tmp_path: Path) -> None:
     assert trees.remove(deep), "what is not there is gone"
 
 
-def test_a_restless_agent_does_not_end_a_walk(tmp_path: Path) -> None:
+def test_renamed_folders_do_not_stop_a_walk(tmp_path: Path) -> None:
     """Folders that are renamed meanwhile may be missed, but not their neighbours."""
     root, names = tmp_path / "root", list[str]()
     for number in range(20):
@@ -106,7 +106,7 @@ def left_by(own: Own, script: str) -> tuple[dict[str, Any], list[str]]:
     return turn, [name for name in names if name not in {"", "README.md"}]
 
 
-def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(own: Own) -> None:
+def test_files_that_git_cannot_store_fail_the_turn(own: Own) -> None:
     """At most five of them are named, the other files are the turn's patch, and nothing is pushed."""
     script = 'mkdir .git. git~1; touch .git./HEAD; for n in 0 1 2 3 4 5; do touch "git~1/$n\n"; done'
     turn, committed = left_by(own, script)
@@ -118,7 +118,7 @@ def test_files_that_git_cannot_store_fail_a_turn_that_keeps_the_rest(own: Own) -
     assert committed == []
 
 
-def test_what_the_agent_locked_is_committed_all_the_same(own: Own) -> None:
+def test_files_the_agent_locked_are_committed(own: Own) -> None:
     """The service's user owns the files, and git does not store such permissions."""
     turn, committed = left_by(own, "mkdir -p a/b; echo x > a/b/f; chmod 0 a/b/f a/b a good.txt README.md .")
 
@@ -137,7 +137,7 @@ OURS = {
 }
 
 
-def test_what_is_ignored_or_ours_fails_no_turn(own: Own) -> None:
+def test_ignored_files_do_not_fail_a_turn(own: Own) -> None:
     """An ignored folder and `.runwarden` are not committed, so their contents do not matter."""
     api, repository = own()
     for name, script in OURS.items():
@@ -162,7 +162,7 @@ def test_a_secret_below_a_long_path_is_found(tmp_path: Path) -> None:
     assert {b"s3cr3t", b"s3cr3t-place"} <= found
 
 
-def test_rights_are_given_back_to_files_and_folders_alone(tmp_path: Path) -> None:
+def test_permissions_are_restored_to_files_and_folders_only(tmp_path: Path) -> None:
     """The owner gets all rights to folders and read access to files; a link's target is unchanged."""
     root, outside = tmp_path / "root", tmp_path / "outside"
     root.mkdir()

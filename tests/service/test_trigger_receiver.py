@@ -79,7 +79,7 @@ def test_processes_on_one_database_decide_once(database: Database) -> None:
     assert {one.target for one in trail} == {one.run_id for one in entries}
 
 
-def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
+def test_a_refused_start_leaves_no_run(database: Database) -> None:
     """The reasons are too many active runs or runs this hour, an inactive organization, or another secret."""
     deliver = tenants(database, "acme", active_runs=1, repository_runs_an_hour=2)
     given = [deliver(f"d{index}", f"{index}" * 40, number=index) for index in (1, 2)]
@@ -101,7 +101,7 @@ def test_a_start_that_is_refused_leaves_no_run(database: Database) -> None:
     assert counted == 2
 
 
-def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
+def test_a_newer_head_cancels_the_older_run(database: Database) -> None:
     """Two rules may start an agent on one commit, once each; an older change that arrives later starts nothing."""
     label = TriggerRule(agent="reviewer", instructions="Mend it.", on=("labeled",), labels=("mend",))
     deliver = tenants(database, "acme", rules=(label,))
@@ -124,7 +124,7 @@ def test_a_newer_head_ends_the_run_of_an_older_one(database: Database) -> None:
     assert set(cancelled) == set(found[:2])
 
 
-def test_a_closed_pull_request_ends_its_runs(database: Database) -> None:
+def test_a_closed_pull_request_cancels_its_runs(database: Database) -> None:
     """The runs may be queued, working or waiting for approval; others' runs and a reopened one's stay."""
     fork = TriggerRule(agent="reviewer", instructions="Look.", forks="approve")
     deliver = tenants(database, "acme", rules=(fork,))
@@ -145,7 +145,7 @@ def test_a_closed_pull_request_ends_its_runs(database: Database) -> None:
     assert reason == "cancelled: pull request 7 was closed"
 
 
-def test_what_could_only_fail_or_never_ends_is_refused(database: Database) -> None:
+def test_impossible_and_endless_triggers_are_refused(database: Database) -> None:
     """Protected and invalid branches are refused; bots that trigger each other have a daily limit."""
     bots = TriggerRule(agent="reviewer", instructions="Go on.", bots=True)
     deliver = tenants(database, "acme", rules=(bots,), pull_request_runs_a_day=3)
@@ -159,7 +159,7 @@ def test_what_could_only_fail_or_never_ends_is_refused(database: Database) -> No
     assert {"the branch main is p", "a branch name may no"} <= set(details)
 
 
-def test_what_was_deleted_or_forgotten_starts_no_other_run(database: Database) -> None:
+def test_an_old_delivery_starts_no_second_run(database: Database) -> None:
     """The decision on a deleted run remains; since signatures never expire, old deliveries start nothing."""
     deliver = tenants(database, "acme", "other")
     deliver("d1")
@@ -176,9 +176,7 @@ def test_what_was_deleted_or_forgotten_starts_no_other_run(database: Database) -
     assert deliver("d3", updated_at="2020-01-01T10:00:00Z", number=2) == ["stale"] * 2
 
 
-def test_what_the_account_of_a_token_does_is_the_service_s_own(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_acts_of_the_tokens_account_are_the_services_own(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The code host is asked once who owns the token; without an answer, nothing is assumed."""
     deliver = tenants(database, "acme")
     with Server() as there:
@@ -197,9 +195,7 @@ def test_what_the_account_of_a_token_does_is_the_service_s_own(
     assert deliver("d1", sender="Acme-Bot", own=found[0]) == ["own"]
 
 
-def test_no_organization_can_claim_a_person_as_its_own_account_for_another(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_organizations_account_counts_only_on_its_host(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of a host only counts for organizations on the same host."""
     monkeypatch.setenv("TOKEN_HERE", "t")
     deliver = tenants(database, "acme", "evil", "friend")
@@ -214,7 +210,7 @@ def test_no_organization_can_claim_a_person_as_its_own_account_for_another(
     assert sorted(deliver("d1", sender="ann", own=own)) == ["own", "started", "started"]
 
 
-def test_large_bodies_that_nothing_is_known_of_share_a_reserve() -> None:
+def test_large_unauthenticated_bodies_share_a_reserve() -> None:
     """Small bodies are always accepted; the reserve is returned however the request ends."""
     reserve, others = Reserve(1 << 20), list[str]()
 
@@ -248,7 +244,7 @@ def event(host: Any, action: str, **given: Any) -> HookEvent | None:
     return event_of(platform, headers, json.dumps(payload(action, SHA, **given)).encode())
 
 
-def test_all_code_hosts_say_what_happened() -> None:
+def test_events_of_all_hosts_have_one_form() -> None:
     """All hosts' events have one form; an event that no rule can use is None."""
     draft, ready = ({"draft": {"previous": not now, "current": now}} for now in (True, False))
     for host, action, given, kind in (
@@ -276,7 +272,7 @@ def test_all_code_hosts_say_what_happened() -> None:
 
 
 @pytest.mark.parametrize("host", [GITHUB, GITLAB, FORGEJO], ids=["github", "gitlab", "forgejo"])
-def test_a_pull_request_is_read_as_a_whole(host: Any) -> None:
+def test_every_field_of_a_pull_request_is_read(host: Any) -> None:
     """The head is known, even for a deleted fork; times order deliveries that arrive out of order."""
     opened = "open" if host is GITLAB else "opened"
     bot_name = {"github": "x[bot]", "gitlab": "project_41_bot_ab12", "forgejo": "forgejo-actions"}[host[0]]
@@ -293,7 +289,7 @@ def test_a_pull_request_is_read_as_a_whole(host: Any) -> None:
     assert [one is not None and one.is_fork for one in forks] == [True, True]
 
 
-def test_what_no_rule_or_database_could_use_is_refused() -> None:
+def test_an_unusable_delivery_is_refused() -> None:
     """The error names the field or the alternative; a tenant with its own secret may sign anything."""
     for host, action in ((GITHUB, "opened"), (GITLAB, "open")):
         for body in (b"", b"payload=%7B%7D", b"[]", b'{"action": "opened"}', b"[" * 100_000, b"\xff"):
@@ -309,7 +305,7 @@ def test_what_no_rule_or_database_could_use_is_refused() -> None:
             event_of(*GITHUB[:2], json.dumps(github("opened", sha)).encode())
 
 
-def test_only_the_whole_body_s_signature_proves_the_secret() -> None:
+def test_only_a_valid_signature_proves_the_secret() -> None:
     """With several secrets, the matching one is named; SHA-1 proves nothing."""
     raw, headers = signed(github("opened", SHA), "d-1")
     small = {name.lower(): value for name, value in headers.items()}
@@ -327,7 +323,7 @@ def test_only_the_whole_body_s_signature_proves_the_secret() -> None:
         assert authentic("gitlab", headers, raw, secrets) == set()
 
 
-def test_a_delivery_has_one_name() -> None:
+def test_a_delivery_has_one_id() -> None:
     """The name is the code host's id, if there is one; for related events, the body distinguishes them."""
     again = {"idempotency-key": "key-of-delivery", "x-gitlab-event-uuid": "u"}
 
@@ -337,7 +333,7 @@ def test_a_delivery_has_one_name() -> None:
     assert delivery_id("github", {"x-github-delivery": "x" * 5000}, b"1") == delivery_id("github", {}, b"1")
 
 
-def test_a_rule_is_about_what_it_says() -> None:
+def test_a_rule_matches_only_its_own_events() -> None:
     """A delivery that does not match gets the reason."""
     for rule, given, reason in (
         ({"on": ["labeled"]}, {}, "not on pushed"),
@@ -415,7 +411,7 @@ def test_each_time_of_a_schedule_starts_one_run(database: Database) -> None:
     assert next_up.next_times == [NOW + hours * HOUR for hours in (2, 3, 4)]
 
 
-def test_of_the_times_that_were_missed_the_newest_starts_a_run_unless_it_is_too_late(database: Database) -> None:
+def test_the_newest_missed_time_starts_a_run(database: Database) -> None:
     """`catch_up` decides, and missed times are recorded; an edited rule makes up for nothing."""
     rules = hourly(catch_up="2h"), hourly(schedule="0 12 * * *", catch_up="2h")
     owner = scheduled(database, *rules)
@@ -432,7 +428,7 @@ def test_of_the_times_that_were_missed_the_newest_starts_a_run_unless_it_is_too_
     assert edited == []
 
 
-def test_a_time_at_which_nothing_can_start_is_on_record(database: Database) -> None:
+def test_a_time_that_starts_nothing_is_recorded(database: Database) -> None:
     """The reason is no agent, too many runs, or an inactive organization; each time is decided, and the next is due."""
     owner = scheduled(database, hourly(), hourly(agent="gone"))
     decided = [fire(database, NOW + HOUR)]

@@ -113,7 +113,7 @@ def rule(**given: Any) -> dict[str, Any]:
     return {"agent": "scribe", "instructions": "nothing to do"} | given
 
 
-def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: Host, number: int) -> None:
+def test_a_pull_request_starts_a_run_but_its_push_none(host: Host, number: int) -> None:
     """The run is on its branch, by `webhook`; its own push is delivered back, by any sender, and starts nothing."""
     host.rules(rule(instructions="note this"))
     branch = f"loop-{number}"
@@ -139,7 +139,7 @@ def test_a_pull_request_starts_a_run_and_what_the_run_pushes_starts_none(host: H
     assert any(one["target"] == run_id and one["actor"].startswith("webhook:github:") for one in trail)
 
 
-def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None:
+def test_only_the_delivered_commit_is_used(host: Host, number: int) -> None:
     """A newer commit of the branch is not used, and neither is the default branch if the commit is gone."""
     host.rules(rule(instructions="note this"))
     moved, gone = f"moved-{number}", f"gone-{number}"
@@ -158,7 +158,7 @@ def test_only_the_delivered_commit_is_worked_on(host: Host, number: int) -> None
     assert git("branch", "--list", gone, cwd=host.repository) == ""
 
 
-def test_what_arrives_twice_or_while_the_service_is_down_starts_one_run(host: Host, number: int) -> None:
+def test_a_repeated_or_late_delivery_starts_one_run(host: Host, number: int) -> None:
     """A repeated delivery, and a scheduled time, start one run each, even over two crashes.
 
     The next time is stored with the run. Another name of the commit, or another rule for it, starts no second run.
@@ -192,7 +192,7 @@ def test_what_arrives_twice_or_while_the_service_is_down_starts_one_run(host: Ho
     assert host.api.turns(decided["run_id"])[0]["caller"] == f"schedule {daily['schedule']}"
 
 
-def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> None:
+def test_senders_without_the_secret_learn_nothing(host: Host, number: int) -> None:
     """Every sender without the secret gets the same answer; others get 404, 204, 400 or 413, without foreign data."""
     host.rules(rule())
     known, unknown = github("opened", "a" * 40, number=number), github("opened", "a" * 40, path="acme/secret")
@@ -223,7 +223,7 @@ def test_who_is_not_the_code_host_learns_nothing(host: Host, number: int) -> Non
     assert host.log(number) == []
 
 
-def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Host, number: int) -> None:
+def test_a_forks_head_starts_nothing_waits_or_has_no_secrets(host: Host, number: int) -> None:
     """The approval is for one commit; a fork's run pushes nothing, neither to the fork nor to a branch here.
 
     A commit that the fork's owner put in place of the announced one does not run.
@@ -265,7 +265,7 @@ def test_a_fork_s_head_starts_nothing_or_waits_or_goes_without_secrets(host: Hos
     ]
 
 
-def test_gitlab_starts_runs_with_the_secret_that_onboarding_sets(host: Host, number: int) -> None:
+def test_gitlab_uses_the_secret_set_by_onboarding(host: Host, number: int) -> None:
     """A repeated delivery is recognized by its Idempotency-Key; a repository's own secret replaces the common one."""
     host.rules(rule(), name="tools")
     repository, head = host.service.repositories["acme/web"], f"mr-{number}"

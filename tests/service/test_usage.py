@@ -34,7 +34,7 @@ def begun(database: Database, slug: str, agent: str, path: str = "acme/api") -> 
     return accepted(database, slug, agent, path=path).id
 
 
-def test_usage_is_summed_by_what_is_asked(database: Database) -> None:
+def test_usage_is_summed_by_the_query(database: Database) -> None:
     """Days are inclusive, a path ignores case, and several models of a turn are one turn.
 
     A run counts on the day of its first request, so that the days add up.
@@ -85,7 +85,7 @@ for number in range(1000):
 
 
 @BOTH
-def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> None:
+def test_daily_usage_equals_the_turns_after_kills(database: Database) -> None:
     """Processes die while they record a turn's requests to several models, and the turn is cancelled.
 
     The days keep a deleted run's usage, since budgets depend on it.
@@ -118,7 +118,7 @@ def test_the_days_add_up_to_the_turns_whoever_is_killed(database: Database) -> N
     assert after == [whole]
 
 
-def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database: Database) -> None:
+def test_a_cost_without_a_price_is_unknown(database: Database) -> None:
     """Unpriced usage is counted next to the cost; the oldest list price gives its date."""
     run_id = begun(database, "acme", "claude")
     used(database, run_id, 1, None)
@@ -140,7 +140,7 @@ def test_a_cost_is_unknown_where_no_price_is_and_nothing_costs_nothing(database:
     assert found == [[None, 1, None], *priced, [6, 2, "2026-11-24"]]
 
 
-def test_a_day_s_limit_counts_every_run_of_the_agent_or_of_the_organization_that_day(database: Database) -> None:
+def test_a_daily_limit_counts_every_run_of_the_day(database: Database) -> None:
     """Yesterday's and others' usage is excluded; a run's own limit covers all its days.
 
     /metrics shows the used share.
@@ -195,7 +195,7 @@ def test_metrics_count_usage_by_organization_and_agent(database: Database) -> No
     assert many["runwarden_model_tokens_total", OTHERS, "input", OTHERS] == 6
 
 
-def test_a_service_tells_its_usage(tenant: Make, shared_service: Any) -> None:
+def test_a_service_reports_its_usage(tenant: Make, shared_service: Any) -> None:
     """A run's turns have it and the run list does not; the command line sums it.
 
     A run with a budget shows the share used of its nearest limit, over all its turns, even beyond 100%.

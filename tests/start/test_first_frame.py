@@ -21,7 +21,7 @@ def kept(tmp_path: Path) -> FirstFrame:
     return frame
 
 
-def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
+def test_a_stored_frame_is_read(kept: FirstFrame, tmp_path: Path) -> None:
     """The title with the time is followed by the rows, cut to a smaller window; no other user can read the file."""
     text, small = kept.read(SIZE), kept.read((40, 1))
     [file] = (tmp_path / "frames").iterdir()
@@ -32,9 +32,7 @@ def test_what_was_kept_is_read(kept: FirstFrame, tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_another_kind_of_terminal_shows_the_rows_without_colours_and_another_profile_none(
-    kept: FirstFrame, tmp_path: Path
-) -> None:
+def test_a_frame_fits_its_terminal_and_profile(kept: FirstFrame, tmp_path: Path) -> None:
     """Which colours a terminal has is unknown until it has shown a frame of its own."""
     data = {"RUNWARDEN_DATA_DIR": str(tmp_path)}
     elsewhere = FirstFrame({**data, "COLORTERM": "24bit"})
@@ -60,14 +58,14 @@ def test_another_kind_of_terminal_shows_the_rows_without_colours_and_another_pro
     ],
     ids=["osc", "c1", "readable", "link", "pipe", "no-config"],
 )
-def test_only_a_sound_frame_of_ours_is_shown(kept: FirstFrame, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
+def test_only_a_valid_frame_is_shown(kept: FirstFrame, tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     """A terminal obeys its input, so only text and colours of our own file under the same configuration are printed."""
     spoil(next((tmp_path / "frames").iterdir()))
     with pytest.raises((OSError, ValueError)):
         kept.read(SIZE)
 
 
-def test_nothing_is_kept_where_others_can_write_and_not_for_ever(kept: FirstFrame, tmp_path: Path) -> None:
+def test_no_frame_is_stored_in_a_shared_folder(kept: FirstFrame, tmp_path: Path) -> None:
     """Others could put a link in its place. An edited configuration may name another service."""
     config = tmp_path / "config.toml"
     [file] = (tmp_path / "frames").iterdir()

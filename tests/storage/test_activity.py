@@ -21,7 +21,7 @@ async def poll(cache: Cache, at: datetime, kind: str | None = None, message: str
     await cache.record_poll(PollOutcome("runs", at, kind, message, 503 if kind else None))
 
 
-async def test_polls_that_go_alike_are_one_entry(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_equal_polls_are_one_entry(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """A changed result or an unobserved gap begins another entry. The oldest entries are dropped."""
     for minute in range(3):
         await poll(cache, NOON + minute * MINUTE)

@@ -48,7 +48,7 @@ STORIES = {
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)
-async def test_one_holds_it_until_the_term_ends(
+async def test_a_lease_has_one_holder_until_it_expires(
     lease: State, clock: Clock, story: list[float | tuple[str, bool | str]]
 ) -> None:
     """Another name is another lease."""
@@ -68,7 +68,7 @@ def alert(key: str, *after: str) -> Alert:
     return Alert("host:github", "", "default", "error", "t", {}, key=key, body="", at=NOON, after=after)
 
 
-async def test_an_alert_is_told_by_one_process(lease: State) -> None:
+async def test_an_alert_is_reported_by_one_process(lease: State) -> None:
     """The first one reports it, until it is forgotten after three months; the recovery comes from the same process."""
     assert await lease.claim_alerts([alert("a"), alert("b")], NOON, apart=False) == {"a", "b"}
     assert await lease.claim_alerts([alert("b"), alert("c"), alert("over", "a")], NOON, apart=False) == {"c", "over"}
@@ -85,7 +85,7 @@ async def test_an_alert_is_told_by_one_process(lease: State) -> None:
     assert await lease.claim_alerts([alert("a")], NOON + timedelta(days=91), apart=False) == {"a"}
 
 
-def test_of_many_processes_one_holds_the_lease_and_one_tells(tmp_path: Path) -> None:
+def test_one_of_many_processes_has_the_lease_and_reports(tmp_path: Path) -> None:
     """Of four simultaneous processes one has the lease, and every alert is reported once."""
     answers = [ast.literal_eval(answer) for answer in race(AT_ONCE, 4, str(tmp_path / "state.sqlite3"))]
 
@@ -103,7 +103,7 @@ async with await Cache.open(Path(path)) as cache:
 """
 
 
-async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_path: Path) -> None:
+async def test_processes_share_the_budget(cache: Cache, cache_path: Path) -> None:
     """No process is notified of an unchanged value. Without a usable cache, each process keeps its own pause."""
     async with await Cache.open(cache_path) as other:
         await cache.change_budget(lambda state: replace(state, paused_at_s=1.0, paused_until_s=61.5))
@@ -119,7 +119,7 @@ async def test_what_one_process_learned_every_other_knows(cache: Cache, cache_pa
     assert (await budget.wait(Priority.ASKED)).reason == "rate_limit"
 
 
-def test_processes_that_change_it_at_once_lose_nothing(cache_path: Path) -> None:
+def test_simultaneous_changes_are_atomic(cache_path: Path) -> None:
     """Each change is atomic."""
     assert race(COUNT, 4, str(cache_path)) == ["done"] * 4
 

@@ -35,7 +35,7 @@ def merged(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 @given(parts=st.lists(ranges, min_size=1, max_size=12))
-def test_ranges_are_merged_as_a_union(connection: Connection, parts: list[tuple[int, int]]) -> None:
+def test_stored_ranges_are_merged(connection: Connection, parts: list[tuple[int, int]]) -> None:
     """The stored ranges are the union in any order, and the newest of them is reported."""
     connection.execute("DELETE FROM coverage")
 
@@ -64,7 +64,7 @@ async def test_the_whole_history_is_complete_since_its_first_run(cache: Cache) -
     assert (found.whole, found.complete_since) == (True, NOON - MINUTE)
 
 
-async def test_a_clock_that_is_set_back_takes_claims_away(cache: Cache) -> None:
+async def test_a_clock_set_back_shortens_coverage(cache: Cache) -> None:
     """The claim ends where the clock was set back to; jitter and a clock set forward take nothing away."""
     hour = 60 * MINUTE
     await cache.compare_clocks(timedelta(0))

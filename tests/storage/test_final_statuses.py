@@ -34,7 +34,7 @@ async def runs(cache: Cache) -> SimpleNamespace:
     return SimpleNamespace(archived=sorted(ids, reverse=True), done=done.run_id, working=working.run_id)
 
 
-async def test_what_is_learnt_changes_runs_that_are_held(cache: Cache, runs: SimpleNamespace) -> None:
+async def test_learned_statuses_update_cached_runs(cache: Cache, runs: SimpleNamespace) -> None:
     """Filters, numbers, order, rows and details agree; before that, a run with an unknown status counts as active."""
     assert await seen(cache, RunFilter()) == [runs.working, *runs.archived, runs.done]
     assert await seen(cache, RunFilter(ended=True)) == [runs.done]

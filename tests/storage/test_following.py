@@ -17,7 +17,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-async def test_moves_are_given_once_in_their_order(cache: Cache) -> None:
+async def test_changes_are_returned_once_in_order(cache: Cache) -> None:
     """Changes after the mark are returned; a run first seen counts as a change from nothing.
 
     Earlier ones are not news.
@@ -49,7 +49,7 @@ async def found(cache: Cache, cursor: str, limit: int = 9, *, holds_failures: bo
     return page
 
 
-async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> None:
+async def test_each_change_is_one_event_in_order(cache: Cache) -> None:
     """A run that had ended at the first answer is history, even if it was cancelled.
 
     For others a cancellation is a change.
@@ -83,7 +83,7 @@ async def test_each_change_is_an_event_once_and_in_its_order(cache: Cache) -> No
     assert (await found(cache, "")).events == (*first, *held.events, *rest.events)
 
 
-async def test_a_cursor_that_no_longer_means_a_place_is_refused(cache: Cache, cache_path: Path, tmp_path: Path) -> None:
+async def test_an_invalid_cursor_is_refused(cache: Cache, cache_path: Path, tmp_path: Path) -> None:
     """The cursor's next event may be dropped, it may be of another cache or of the future, or it may be no cursor."""
     await cache.store_runs([], asked_at=NOON, news_from=NOON)
     start = (await found(cache, "now")).cursor

@@ -69,7 +69,7 @@ def test_the_worst_group_comes_first_with_its_numbers(database: Connections, mon
 @pytest.mark.parametrize(
     "condition", [RunFilter(), RunFilter(repositories=("acme/*",), search="run_0")], ids=["all", "some"]
 )
-def test_a_window_is_a_piece_of_the_whole(database: Connections, by: str, condition: RunFilter) -> None:
+def test_a_window_is_a_part_of_the_whole(database: Connections, by: str, condition: RunFilter) -> None:
     """Heads are followed by their runs in order; a group whose name looks like a pattern stays folded."""
     grouping = Grouping(by, is_folded=False, others=frozenset({"main"}))  # type: ignore[arg-type]
     whole = ask(database, grouping, condition=condition)

@@ -10,7 +10,7 @@ from tests.storage.conftest import NOON, make_run
 from tests.waiting import present
 
 
-async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Cache) -> None:
+async def test_outcomes_are_counted_in_half_open_intervals(cache: Cache) -> None:
     """A run created at an edge belongs to the later interval; unknown statuses count as unfinished."""
     statuses = ("completed", "completed", "failed", "working", "paused")
     for number, status in enumerate(statuses):
@@ -24,7 +24,7 @@ async def test_outcomes_are_counted_by_creation_in_half_open_stretches(cache: Ca
     assert (first.start, first.end, second.end) == (NOON, second.start, NOON + timedelta(hours=2))
 
 
-async def test_percentiles_are_durations_that_some_run_took(cache: Cache) -> None:
+async def test_percentiles_are_durations_of_real_runs(cache: Cache) -> None:
     """The nearest rank is used, the busiest repository comes first, and older runs are excluded."""
     took = (60, 10, 20, 30, 40, 50)
     runs = [
@@ -63,7 +63,7 @@ async def took(cache: Cache, run_id: str = "run_0001") -> WorkTime:
     return detail.took
 
 
-async def test_a_day_of_rest_between_two_turns_is_no_work(cache: Cache) -> None:
+async def test_time_between_turns_is_not_work(cache: Cache) -> None:
     """No figure counts it. An unobserved turn adds nothing, since its duration is unknown."""
     await seen(cache, make_run(1, "completed", updated_at=NOON + 10 * MINUTE))
     assert await took(cache) == WorkTime(seconds=600)

@@ -22,7 +22,7 @@ ANN, BOB = Author("ann", "laptop", "console"), Author("bob", "desk", "command")
 NO_ANSWER = ActionFailure("timed_out", "No answer within 20 s.", http_status=500, error_code="E1")
 
 
-async def test_every_step_stays_on_record(ledger_path: Path) -> None:
+async def test_every_step_is_in_the_audit(ledger_path: Path) -> None:
     """The audit has who, from where, when and what. A resolution has its own user, machine and time."""
     async with await Ledger.open(ledger_path, author=ANN, clock=lambda: NOON) as ledger:
         action = await ledger.prepare(entry(base_url="https://api.test/v1"))
@@ -56,7 +56,7 @@ async def test_every_step_stays_on_record(ledger_path: Path) -> None:
     ]
 
 
-async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare: Prepare) -> None:
+async def test_text_that_sqlite_refuses_stays_readable(ledger: Ledger, prepare: Prepare) -> None:
     """Lone surrogates, as in a shell's arguments, become question marks, and missing values are named."""
     with pytest.raises(NoSuchActionError, match="act_none"):
         await ledger.sending("act_none")
@@ -69,7 +69,7 @@ async def test_text_that_sqlite_refuses_is_kept_readable(ledger: Ledger, prepare
     assert unknown.error == ActionFailure("timed_out", "m?")
 
 
-async def test_the_ledger_is_on_the_disk_before_it_answers(tmp_path: Path) -> None:
+async def test_the_ledger_is_synced_before_it_answers(tmp_path: Path) -> None:
     """There is no write-ahead log, and every commit is synced with its folder."""
     shipped = runpy.run_path(database.__file__)["DURABLE"]
     with patch.dict(database.DURABLE, shipped):

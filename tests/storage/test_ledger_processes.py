@@ -54,7 +54,7 @@ asyncio.run(main())
     ("key", "subject", "refusal"),
     [("one key", "", "KeyTakenError"), ("key NUMBER", "ann@acme.test", "SubjectBlockedError")],
 )
-def test_of_many_claims_exactly_one_is_prepared(ledger_path: Path, key: str, subject: str, refusal: str) -> None:
+def test_exactly_one_of_many_claims_is_prepared(ledger_path: Path, key: str, subject: str, refusal: str) -> None:
     """The claims may share the key, or the subject under different keys; the losers get the winner's action."""
     answers = race(CLAIM, 4, str(ledger_path), key, subject)
 
@@ -69,7 +69,7 @@ def sending_process(path: Path) -> Popen[str]:
     return Popen(argv, cwd=ROOT, stdin=PIPE, stdout=PIPE, text=True)
 
 
-async def test_a_killed_senders_actions_are_settled(ledger: Ledger, ledger_path: Path, prepare: Prepare) -> None:
+async def test_a_killed_senders_actions_are_resolved(ledger: Ledger, ledger_path: Path, prepare: Prepare) -> None:
     """Prepared becomes not sent, and sending becomes unknown and blocks, even for a zombie.
 
     A living owner settles its own.
@@ -113,7 +113,7 @@ async def test_a_dead_senders_action_blocks_as_unknown(ledger: Ledger, prepare: 
         (3, "pid:[another container]", 3601, True),
     ],
 )
-async def test_a_number_given_again_is_not_the_owner(
+async def test_a_reused_process_number_is_not_the_owner(
     ledger: Ledger,
     prepare: Prepare,
     clock: Clock,
@@ -136,9 +136,7 @@ async def test_a_number_given_again_is_not_the_owner(
     assert len(await ledger.adopt_orphans()) == int(adopted)
 
 
-def test_without_proc_a_process_is_the_same_in_every_language_and_time_zone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_proc_a_process_is_identified_in_any_locale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Outside Linux, ps is used; without an answer, no process counts as dead."""
     assert is_dead(this_process()) is False
     monkeypatch.setattr(claims, "PROC", tmp_path)

@@ -19,7 +19,7 @@ def report(**statuses: str) -> tuple[HealthSample, ...]:
     return tuple(samples)
 
 
-async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:
+async def test_a_missing_platform_is_disconnected(cache: Cache) -> None:
     """The platform is shown once as not connected; when it returns, its status begins anew."""
     await cache.store_health(report(github="ok", gitlab="ok"), at=NOON)
 
@@ -42,7 +42,7 @@ async def test_a_platform_left_out_is_no_longer_connected(cache: Cache) -> None:
     assert [(span.platform, span.start) for span in spans] == [("github", NOON + 40 * DAY), ("gitlab", NOON + 40 * DAY)]
 
 
-async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
+async def test_a_link_counts_from_its_first_failure(cache: Cache) -> None:
     """Failures count from the first one; the last success stays, and the next one clears them."""
     await cache.record_poll(PollOutcome("runs", NOON))
     await cache.record_poll(PollOutcome("runs", NOON + MINUTE, "timed_out", "slow"))
@@ -68,7 +68,7 @@ async def test_a_link_fails_since_its_first_failure(cache: Cache) -> None:
         ({5: "ok", 3: "bad", 6: "bad"}, GAP, [("ok", 5, 5), ("bad", 5, 6)]),
     ],
 )
-async def test_stretches_stay_in_order_and_claim_nothing_unobserved(
+async def test_spans_are_ordered_and_exclude_unobserved_time(
     cache: Cache, samples: dict[int, str], longest_gap: timedelta, spans: list[tuple[str, int, int]]
 ) -> None:
     """Spans are precise to the minute, and other hosts' samples do not affect them."""

@@ -35,9 +35,7 @@ from tests.storage.conftest import NOON, entry, make_run, race
 JUNK = b"not a database at all\n" * 500
 
 
-def test_a_new_file_that_another_connection_is_writing_is_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_file_being_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite gives up at once if it must start a WAL meanwhile, as with two processes that open a new cache."""
     path = tmp_path / "new.sqlite3"
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
@@ -79,7 +77,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_no_other_user_may_read_the_files(cache_path: Path, ledger_path: Path) -> None:
+async def test_no_other_user_can_read_the_files(cache_path: Path, ledger_path: Path) -> None:
     """Databases and SQLite's additional files have mode 0600 in a folder of mode 0700, whoever created them."""
     async with await Cache.open(cache_path) as cache, await Ledger.open(ledger_path):
         await cache.store_runs([make_run(1)], asked_at=NOON)
@@ -125,7 +123,7 @@ async def test_a_cache_of_another_version_is_set_aside(cache_path: Path, monkeyp
         assert cache.set_aside is None
 
 
-async def test_a_disk_that_fails_is_not_taken_for_another_version(cache_path: Path, tmp_path: Path) -> None:
+async def test_a_failing_disk_is_not_another_version(cache_path: Path, tmp_path: Path) -> None:
     """The error does not suggest closing another Runwarden, which would not help."""
     await other_version(cache_path)
     left = tmp_path / "left.sqlite3"
@@ -165,7 +163,7 @@ async def test_a_damaged_cache_is_moved_aside_and_replaced(cache_path: Path, con
         assert await cache.details(["run_0001"]) == {}
 
 
-async def test_a_batch_that_cannot_be_stored_fails_as_a_whole_with_the_fix(cache: Cache) -> None:
+async def test_a_batch_fails_as_a_whole_with_the_fix(cache: Cache) -> None:
     """The disk may be full, the database read-only or closed; with free space the batch is stored."""
     runs = [make_run(n, note="x" * 2000) for n in range(500)]
     (pages,) = await cache.writer.run(lambda c: c.execute("PRAGMA page_count").fetchone())
@@ -186,7 +184,7 @@ async def test_a_batch_that_cannot_be_stored_fails_as_a_whole_with_the_fix(cache
         await cache.count(RunFilter())
 
 
-def test_opening_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that hangs while it opens the file is named in the error."""
     monkeypatch.setattr(private_file, "_OPENING_WAIT_S", 0.02)
     path = tmp_path / "x.sqlite3"
@@ -230,7 +228,7 @@ async def test_a_ledger_of_another_version_is_read_and_not_written(
     assert ledger_path.read_bytes() == before
 
 
-async def test_what_damage_left_of_a_ledger_is_read(ledger_path: Path) -> None:
+async def test_a_damaged_ledger_is_read_as_far_as_possible(ledger_path: Path) -> None:
     """Entries before and after a lost page are read, and the file is not changed."""
     async with await Ledger.open(ledger_path) as ledger:
         body = f'"{"x" * 1500}"'
@@ -309,7 +307,7 @@ def write_pairs(path: Path, pairs: int) -> None:
             connection.execute("COMMIT")
 
 
-def test_a_copy_is_of_one_moment_while_others_write(tmp_path: Path) -> None:
+def test_a_copy_is_consistent_while_others_write(tmp_path: Path) -> None:
     """The copy has no half transaction, and is private."""
     source = tmp_path / "ledger.sqlite3"
     write_pairs(source, 50)
@@ -324,7 +322,7 @@ def test_a_copy_is_of_one_moment_while_others_write(tmp_path: Path) -> None:
     writer.join()
 
 
-def test_a_damaged_database_is_not_copied_and_nothing_is_overwrite_pairs(tmp_path: Path) -> None:
+def test_a_damaged_database_is_not_copied(tmp_path: Path) -> None:
     """No file is left that looks like a backup."""
     source, target = tmp_path / "ledger.sqlite3", tmp_path / "copy.sqlite3"
     source.write_bytes(b"no database at all" * 1_000)

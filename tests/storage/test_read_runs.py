@@ -174,7 +174,7 @@ def test_reading_agrees_with_a_naive_model(
     assert read_runs.by_status(reader, RunFilter(), remembered) == Counter(run.status for run in runs)
 
 
-async def test_sorted_by_duration_what_goes_on_is_longer_than_what_ended(cache: Cache) -> None:
+async def test_active_runs_sort_as_the_longest(cache: Cache) -> None:
     """A run without a readable time is the shortest; the reverse is exact."""
     for number, minutes in ((1, 3), (2, 1), (3, 2)):
         await cache.store_runs([make_run(number, created_at=NOON)], asked_at=NOON)
@@ -191,7 +191,7 @@ async def test_sorted_by_duration_what_goes_on_is_longer_than_what_ended(cache: 
     assert shortest == longest[::-1]
 
 
-async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
+async def test_neighbours_of_a_run_are_of_its_repository(cache: Cache) -> None:
     """The neighbours are of the run's repository, newest first; a run without a branch is alone."""
     runs = [make_run(n, branch="main", created_at=NOON + timedelta(hours=n)) for n in range(1, 8)]
     runs.append(make_run(8, branch="main", repository="acme/web", created_at=NOON + timedelta(hours=4)))
@@ -209,7 +209,7 @@ async def test_the_runs_and_branches_around_one(cache: Cache) -> None:
     assert await cache.branches(RunFilter(repositories=("acme/api",))) == ("main", "old")
 
 
-async def test_a_run_that_is_gone_is_not_active(cache: Cache) -> None:
+async def test_a_vanished_run_is_not_active(cache: Cache) -> None:
     """The run stays in the list of all runs, and is counted separately."""
     await cache.store_runs([make_run(1), make_run(2), make_run(3, "queued"), make_run(4, "failed")], asked_at=NOON)
     await cache.set_presence(["run_0001", "run_0003"], "lost")

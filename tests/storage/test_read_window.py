@@ -39,7 +39,7 @@ def gap_database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connectio
         yield opened
 
 
-def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections) -> None:
+def test_a_slow_search_shows_what_it_found(database: Connections) -> None:
     """The search may find none, and later reads of the connection have no limit. An interruption is reported."""
     writer, reader = database
     store(writer, [run(number) for number in range(RUNS, 4_000)])
@@ -58,7 +58,7 @@ def test_a_search_that_takes_too_long_shows_what_it_found(database: Connections)
     limit=st.integers(1, 12),
     descending=st.booleans(),
 )
-def test_gaps_are_rows_where_coverage_has_holes(
+def test_gaps_in_coverage_are_rows(
     gap_database: Connections, ends: list[int], offset: int, limit: int, *, descending: bool
 ) -> None:
     """A gap is between its two runs; all other rows are those that there would be without gaps."""
@@ -87,7 +87,7 @@ def test_gaps_are_rows_where_coverage_has_holes(
 
 
 @pytest.mark.parametrize(("wanted", "is_open"), [(RunFilter(search="job-1"), True), (RunFilter(active=True), False)])
-async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: RunFilter, *, is_open: bool) -> None:
+async def test_the_first_rows_equal_the_caches(cache_path: Path, wanted: RunFilter, *, is_open: bool) -> None:
     """Each row is equal, whether the cache is open elsewhere or not."""
     cache = await Cache.open(cache_path)
     statuses = ("queued", "completed", "failed")
@@ -111,7 +111,7 @@ async def test_the_first_picture_equals_the_caches(cache_path: Path, wanted: Run
     await cache.close()
 
 
-def test_without_a_readable_cache_there_is_no_picture(tmp_path: Path) -> None:
+def test_without_a_readable_cache_there_are_no_first_rows(tmp_path: Path) -> None:
     """With a missing, empty or damaged file nothing is painted, created or changed."""
     for content in (None, b"", b"nonsense" * 1000):
         path = tmp_path / "a ?#%.sqlite3"

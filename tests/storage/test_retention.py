@@ -29,7 +29,7 @@ async def filled(cache: Cache) -> Cache:
     return cache
 
 
-async def test_the_oldest_go_first_and_are_no_longer_claimed(filled: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_oldest_runs_are_dropped_first(filled: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything stored about them is dropped, and the complete period begins after the newest dropped run."""
     monkeypatch.setattr(retention, "STEP", 4)
 
@@ -43,7 +43,7 @@ async def test_the_oldest_go_first_and_are_no_longer_claimed(filled: Cache, monk
     assert (await filled.history(NOON)).dropped_until == NOON - 6 * HOUR
 
 
-async def test_only_those_of_an_age_go(filled: Cache) -> None:
+async def test_only_runs_beyond_the_age_are_dropped(filled: Cache) -> None:
     """A range that ends before that age disappears. A new run after a drop is news, whatever its number."""
     before = await filled.changes(await filled.watermark(), NOON)
     assert await filled.drop_oldest(NOON - 5 * HOUR, ()) == 4
@@ -57,7 +57,7 @@ async def test_only_those_of_an_age_go(filled: Cache) -> None:
     assert [change.run_id for change in found.changes] == ["run_0011"]
 
 
-async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> None:
+async def test_active_followed_and_recorded_runs_stay(filled: Cache) -> None:
     """Their age does not matter; an active run that the service no longer shows is dropped like an ended one."""
     await filled.store_runs([ended(11, "working"), ended(12, "paused"), ended(13, "queued")], NOON)
     await filled.set_presence(["run_0013"], "lost")
@@ -68,7 +68,7 @@ async def test_what_is_active_followed_or_in_the_ledger_stays(filled: Cache) -> 
     assert await held(filled) == ["run_0008", "run_0009", "run_0011", "run_0012"]
 
 
-async def test_runs_without_a_readable_time_have_no_age(cache: Cache) -> None:
+async def test_runs_without_a_time_are_dropped_first(cache: Cache) -> None:
     """Such runs are dropped first if space is needed.
 
     Dropping frees space at once, although the file keeps its size.

@@ -34,7 +34,7 @@ async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
 
 
 @pytest.mark.parametrize("updated_at", [NOON - SECOND / 2, NOON, None])
-async def test_the_newest_answer_wins_whatever_its_times_say(cache: Cache, updated_at: datetime | None) -> None:
+async def test_the_newest_answer_wins(cache: Cache, updated_at: datetime | None) -> None:
     """A service's `updated_at` may decrease: its last answer counts."""
     await cache.store_runs([make_run(1, "working")], asked_at=NOON)
     changes = await cache.store_runs([make_run(1, "failed", updated_at=updated_at)], asked_at=NOON + SECOND)
@@ -62,7 +62,7 @@ async def test_an_older_answer_never_undoes_a_write(cache: Cache, shown_at: date
     assert [len(changed.transitions) for changed in (*changes, late)] == ([1, 0, 1] if counts else [0, 0, 0])
 
 
-async def test_an_answer_that_was_overtaken_changes_and_confirms_nothing(cache: Cache) -> None:
+async def test_an_overtaken_answer_changes_nothing(cache: Cache) -> None:
     """An answer that was requested earlier and arrived later only counts if the clock was since set back."""
     done = make_run(1, "completed", updated_at=NOON + SECOND, branch="agent/final")
     await cache.store_runs([done], asked_at=NOON + 9 * SECOND)
@@ -79,7 +79,7 @@ async def test_an_answer_that_was_overtaken_changes_and_confirms_nothing(cache: 
     assert present(await cache.detail("run_0002")).last_seen_at == NOON
 
 
-async def test_odd_runs_are_kept(cache: Cache) -> None:
+async def test_odd_runs_are_stored(cache: Cache) -> None:
     """Unreadable times sort last, lone surrogates become question marks, and NUL and quotes stay."""
     odd = [make_run(1, status, created_at=None, updated_at=None) for status in ("queued", "working")]
     hostile = make_run(2, "sta\x00te'; DROP TABLE runs --", branch="a\ud800b")
@@ -93,7 +93,7 @@ async def test_odd_runs_are_kept(cache: Cache) -> None:
     assert (row.status, row.branch_name) == (hostile.status, "a?b")
 
 
-async def test_answers_that_arrive_together_are_stored_each_for_itself(cache: Cache) -> None:
+async def test_simultaneous_answers_are_stored_separately(cache: Cache) -> None:
     """The later of two answers about one run wins, and one that cannot be stored does not affect others."""
     changes = await asyncio.gather(
         cache.store_runs([make_run(1, "failed"), make_run(2)], NOON + SECOND),

@@ -91,7 +91,7 @@ async def test_a_continued_run_is_timed_from_its_new_turn(cache: Cache) -> None:
     assert (stuck.active_since, stuck.last_seen_at) == (NOON + 2 * HOUR, NOON + 2 * HOUR + 31 * MINUTE)
 
 
-async def test_judging_tells_once_what_it_changed(cache: Cache) -> None:
+async def test_stuck_runs_are_reported_once(cache: Cache) -> None:
     """A run out of sight, or ended, is no longer stuck, since its work is unknown. Until then, a filter finds them."""
     others = (make_run(3, "completed"), make_run(4, created_at=NOON + 50 * MINUTE))
     assert await seen(cache, NOON + HOUR, make_run(1), make_run(2, "queued"), since=NOON) == {"run_0001", "run_0002"}

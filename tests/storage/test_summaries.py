@@ -38,7 +38,7 @@ async def found(cache: Cache, wanted: RunFilter, sort: RunSort | None = None) ->
     return [int(row.run_id[-4:]) for row in rows]
 
 
-async def test_what_is_unknown_is_neither_asked_for_nor_excluded(told: Cache) -> None:
+async def test_unknown_findings_match_no_filter(told: Cache) -> None:
     """A run with unknown findings has neither some nor none, and one without a known agent matches no agent."""
     for wanted, numbers in (
         (RunFilter(findings=("blocker",)), [1]),
@@ -64,7 +64,7 @@ async def test_what_is_unknown_is_neither_asked_for_nor_excluded(told: Cache) ->
     assert await told.agents() == ("claude", "reviewer")
 
 
-async def test_a_changed_run_has_no_findings_until_they_are_read_again(told: Cache) -> None:
+async def test_a_changed_runs_findings_are_dropped(told: Cache) -> None:
     """The old result's text is dropped too; its agent and instructions stay, and other fields do not affect this."""
     same = make_run(1, "completed", created_at=NOON - timedelta(hours=1), branch="renamed")
     await told.store_runs([same], NOON + timedelta(seconds=1))
@@ -87,7 +87,7 @@ LATER = NOON + timedelta(minutes=1)
 ASKED = OpenQuestion("run_0001", "Which database?", ("SQLite",))
 
 
-async def test_a_question_is_due_after_a_failure_and_gone_with_the_next(cache: Cache) -> None:
+async def test_a_question_lasts_until_the_next_turn(cache: Cache) -> None:
     """A run that fails again asks another question or none; one that completed asks nothing."""
     await cache.store_runs([make_run(1, "completed"), make_run(2)], NOON)
     none_due = await cache.questions_due()
@@ -114,7 +114,7 @@ async def statuses(cache: Cache) -> list[tuple[str, list[tuple[str | None, str]]
     return [(each.run.status, [(move.old, move.new) for move in each.transitions]) for each in details.values()]
 
 
-async def test_a_run_that_was_cancelled_did_not_fail(cache: Cache) -> None:
+async def test_a_cancelled_run_did_not_fail(cache: Cache) -> None:
     """A run counts as cancelled as soon as it was cancelled from here or the service reports that."""
     await cache.store_runs([make_run(1), make_run(2, "failed")], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON, cancelled=("run_0001",))
@@ -136,7 +136,7 @@ async def test_a_run_that_was_cancelled_did_not_fail(cache: Cache) -> None:
     assert '"failed"' in (await cache.details(("run_0001",)))["run_0001"].run.raw_json, "as received"
 
 
-async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
+async def test_a_run_stays_cancelled_until_continued(cache: Cache) -> None:
     """A poll may have seen it fail before; a later answer that says failed counts until it is corrected."""
     await cache.store_runs([make_run(1)], NOON)
     await cache.store_runs([make_run(1, "failed")], NOON)
@@ -158,7 +158,7 @@ async def test_a_run_is_cancelled_until_it_goes_on(cache: Cache) -> None:
     assert await cache.status_counts(RunFilter()) == {"queued": 1}
 
 
-async def test_what_a_run_was_asked_outlives_its_states_and_its_result_does_not(cache: Cache) -> None:
+async def test_a_runs_instructions_outlive_its_result(cache: Cache) -> None:
     """Rows and details show them; those of a run that is not cached are not stored."""
     (run,) = runs = [make_run(1, "failed")]
     await cache.store_runs(runs, NOON)

@@ -79,7 +79,7 @@ def check(database: Connections, held: list[Run], about: dict[str, str]) -> None
                 assert by_status(database[1], wanted, remembered) == Counter(each.status for each in found), search
 
 
-def test_it_finds_what_reading_every_run_finds(tmp_path: Path, runs: list[Run]) -> None:
+def test_a_search_agrees_with_reading_every_run(tmp_path: Path, runs: list[Run]) -> None:
     """Searches agree before and after indexing, and after each change: a text, an end, an age, a new run."""
     about: dict[str, str] = {}
     with connected(tmp_path, runs) as database:
@@ -110,9 +110,7 @@ def test_it_finds_what_reading_every_run_finds(tmp_path: Path, runs: list[Run]) 
         check(database, left, about)
 
 
-def test_where_too_much_is_missing_every_run_is_read(
-    tmp_path: Path, runs: list[Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_index_reads_every_run(tmp_path: Path, runs: list[Run], monkeypatch: pytest.MonkeyPatch) -> None:
     """The same is done if a search finds very many."""
     with connected(tmp_path, runs) as database:
         monkeypatch.setattr(texts, "_MAX_MISSING", 1)
@@ -124,7 +122,7 @@ def test_where_too_much_is_missing_every_run_is_read(
         check(database, runs, {})
 
 
-def test_a_search_that_is_given_up_leaves_the_reader_as_it_was(tmp_path: Path, runs: list[Run]) -> None:
+def test_a_cancelled_search_does_not_affect_the_reader(tmp_path: Path, runs: list[Run]) -> None:
     """Whichever statement it was running, the next read sees the newest state."""
     with connected(tmp_path, runs) as database:
         fill(database)

@@ -56,7 +56,7 @@ async def test_cancelling_a_waiting_job_keeps_it_from_starting(tmp_path: Path, t
     await writer.close()
 
 
-async def test_a_failing_transaction_is_undone(thread: DatabaseThread) -> None:
+async def test_a_failing_transaction_is_rolled_back(thread: DatabaseThread) -> None:
     """The next job finds a usable connection. A mistake in SQL is a bug, not a disk problem."""
 
     def failing(connection: sqlite3.Connection) -> None:
@@ -121,7 +121,7 @@ async def test_closing_lets_waiting_jobs_run(thread: DatabaseThread) -> None:
 
 
 @pytest.mark.parametrize("raises_another", [False, True])
-async def test_a_job_that_is_given_up_leaves_nothing_to_the_next(
+async def test_a_cancelled_job_leaves_no_transaction(
     tmp_path: Path, thread: DatabaseThread, *, raises_another: bool
 ) -> None:
     """An open cursor would interrupt the next job too, and an open transaction would show it an old state."""

@@ -56,7 +56,7 @@ def long_history(history: Recorder) -> Recorder:
     return history
 
 
-async def test_a_failure_in_the_middle_costs_nothing_that_came_before(history: Recorder, desk: Desk) -> None:
+async def test_a_failed_backfill_keeps_what_it_fetched(history: Recorder, desk: Desk) -> None:
     """Background progress shows why it waits and until when; fetched runs are not requested again."""
     async with desk.begun() as engine:
         history.before(12, Drop)
@@ -87,7 +87,7 @@ KINDS = [
 
 
 @pytest.mark.parametrize("peer", KINDS, ids=[str(number) for number in range(len(KINDS))], indirect=True)
-async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer: Recorder, desk: Desk) -> None:
+async def test_a_backfill_works_with_every_kind_of_service(peer: Recorder, desk: Desk) -> None:
     """Dates may filter by creation or change, a second may have more runs than a page, and tokens may expire."""
     ended(peer, 400)
     crowd = peer.now - 50 * MINUTE
@@ -111,7 +111,7 @@ async def test_every_kind_of_service_is_filled_though_its_runs_come_and_go(peer:
         assert [run_id for run_id in peer.runs if await engine.cache.detail(run_id) is None] == []
 
 
-async def test_every_process_sees_how_far_it_is_and_can_pause_it(long_history: Recorder, desk: Desk) -> None:
+async def test_every_process_sees_and_pauses_a_backfill(long_history: Recorder, desk: Desk) -> None:
     """A process that does not fetch reads the progress in the cache, and its pause takes effect at once.
 
     It affects every process, and fetching continues afterwards.
@@ -169,7 +169,7 @@ async def test_fetching_older_runs_can_be_stopped(long_history: Recorder, desk: 
     indirect=["peer"],
     ids=["windows", "list"],
 )
-def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
+def test_a_backfill_survives_a_kill_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
     """After kill -9 no incomplete period is called complete, fetched runs stay, and only the rest is fetched."""
     desk.peer.fill(700, until=desk.peer.now - HOUR)
     line = CommandLine(desk.folder, desk.peer.base_url, "test-token")
@@ -192,7 +192,7 @@ def test_killed_at_any_request(desk: Desk, command: tuple[str, ...]) -> None:
 # in the foreground: `runwarden runs sync`
 
 
-def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(peer: Recorder, desk: Desk) -> None:
+def test_the_backfill_command_fetches_missing_runs(peer: Recorder, desk: Desk) -> None:
     """All runs of the requested age are cached, a rate limit is waited out, and a second call only requests the newest.
 
     Entries that cannot be stored are counted, so a complete period never omits them silently.
@@ -213,9 +213,7 @@ def test_the_command_fetches_what_is_missing_and_says_how_far_it_came(peer: Reco
     assert desk.asked() <= 4
 
 
-async def test_old_runs_are_dropped_but_for_those_in_the_ledger(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_old_runs_are_dropped_except_in_the_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """First those beyond the age are dropped, then the oldest until the cache fits; every console is notified."""
     march, heard = datetime(2026, 3, 1, 12, tzinfo=UTC), list[Event]()
     monkeypatch.setattr("storage.cache.retention.STEP", 5)

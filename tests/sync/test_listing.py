@@ -20,7 +20,7 @@ BROKEN = Respond(500, {"message": "Out of order."})
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_a_failure_in_the_middle_comes_after_the_rows(desk: Desk, form: str) -> None:
+def test_an_error_is_printed_after_the_rows(desk: Desk, form: str) -> None:
     """A JSON document ends with the error and claims nothing; CSV reports it on stderr and by exit code."""
     desk.peer.fill(250)
     desk.peer.before(3, lambda: BROKEN)
@@ -82,7 +82,7 @@ def _dated(desk: Desk) -> str:
 
 
 @pytest.mark.parametrize("date_filter", ["updated_at", ""])
-def test_dates_mean_the_creation_as_it_is_shown(desk: Desk, date_filter: Any) -> None:
+def test_dates_filter_by_creation(desk: Desk, date_filter: Any) -> None:
     """The service may filter by another field, and times may have whole seconds."""
     desk.peer.date_filter, desk.peer.show_time = date_filter, seconds
     moment = _dated(desk)
@@ -104,7 +104,7 @@ def older(desk: Desk, condition: RunFilter) -> Any:
 
 
 @pytest.mark.parametrize("peer", [{"date_filter": "updated_at"}, {"paging": "offset"}], indirect=True)
-def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk) -> None:
+def test_older_runs_are_requested_with_their_filter(desk: Desk) -> None:
     """Two failed runs of hundreds, far below the cached ones, cost a few pages, and complete nothing."""
     desk.peer.fill(500, until=desk.peer.now - HOUR, every_s=30)
     for name, hours in (("run_a", 2.5), ("run_b", 3)):
@@ -120,7 +120,7 @@ def test_older_runs_of_a_filter_are_asked_for_with_it(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("condition", [FAILED, RunFilter(search="x")])
-def test_a_filter_that_the_service_ignores_is_noticed(desk: Desk, condition: RunFilter) -> None:
+def test_an_ignored_filter_is_noticed(desk: Desk, condition: RunFilter) -> None:
     """Only the whole list can then provide the missing runs."""
     desk.peer.ignore_status = True
     desk.peer.fill(500, until=desk.peer.now - HOUR)
@@ -132,7 +132,7 @@ def test_a_filter_that_the_service_ignores_is_noticed(desk: Desk, condition: Run
     assert desk.asked() <= 1
 
 
-def test_the_last_hours_are_those_of_the_service(desk: Desk) -> None:
+def test_the_last_hours_use_the_services_clock(desk: Desk) -> None:
     """The service's clock is five hours ahead of ours."""
     desk.peer.clock_offset = 5 * HOUR
     desk.peer.fill(20, until=desk.peer.now - 3 * HOUR)
@@ -147,7 +147,7 @@ def test_the_last_hours_are_those_of_the_service(desk: Desk) -> None:
 # claims about the cache
 
 
-def test_a_list_of_the_cache_is_as_old_as_its_oldest_confirmation(desk: Desk) -> None:
+def test_a_cached_list_has_its_oldest_confirmations_age(desk: Desk) -> None:
     """Rows that were confirmed days ago do not appear to be as new as the last poll."""
     desk.peer.fill(250, until=desk.peer.now - HOUR)
     past = desk.peer.now - timedelta(days=9)
@@ -181,7 +181,7 @@ def _with_history(desk: Desk, count: int = 400) -> str:
 
 
 @pytest.mark.parametrize("peer", [{}, {"date_filter": ""}], indirect=True, ids=["plain", "ignored"])
-def test_a_run_that_is_not_here_is_fetched_once(desk: Desk) -> None:
+def test_an_unknown_run_is_fetched_once(desk: Desk) -> None:
     """The id or its beginning finds it; an unknown id reads the history once."""
     run_id = _with_history(desk)
     desk.asked()
@@ -199,7 +199,7 @@ def test_a_run_that_is_not_here_is_fetched_once(desk: Desk) -> None:
     assert (second.code, desk.asked() <= 2, desk.missing()) == (7, True, set())
 
 
-def test_what_came_before_a_failure_is_kept(desk: Desk) -> None:
+def test_runs_read_before_a_failure_are_kept(desk: Desk) -> None:
     """The next command continues from there."""
     run_id = _with_history(desk, 1_500)
     before = desk.missing()
@@ -210,7 +210,7 @@ def test_what_came_before_a_failure_is_kept(desk: Desk) -> None:
     assert desk.facts("runs", "show", run_id)["run"]["run_id"] == run_id
 
 
-def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> None:
+def test_an_unconfirmed_run_is_not_shown_as_live(desk: Desk) -> None:
     """A run that no answer confirmed is not shown as live."""
     desk.peer.fill(300, until=desk.peer.now - 2 * HOUR)
     desk.peer.put("run_old", "working", created=desk.peer.now - 9 * HOUR, created_at="yesterday")
@@ -224,7 +224,7 @@ def test_a_run_that_the_service_does_not_show_just_now_is_dated(desk: Desk) -> N
     assert shown["source"] == "live" or "shown as last seen" in told
 
 
-def test_a_total_that_was_not_shown_is_believed(desk: Desk) -> None:
+def test_a_larger_total_prevents_completeness(desk: Desk) -> None:
     """If the service reports more runs than its list showed, nothing is called complete.
 
     The same holds for a cached part of the history without a time.

@@ -390,7 +390,7 @@ def test_no_claim_about_a_random_service_is_false(numbers: Sequence[int]) -> Non
 
 @pytest.mark.campaign
 @pytest.mark.timeout(0)
-def test_a_thousand_services() -> None:
+def test_no_claim_about_a_thousand_services_is_false() -> None:
     """A thousand histories are checked in the same way."""
     first = int(os.environ.get("RUNWARDEN_FIRST_HISTORY", "0"))
     played(range(first, first + int(os.environ.get("RUNWARDEN_HISTORIES", "1000"))))

@@ -69,7 +69,7 @@ def settle(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(("peer", "status"), [({}, None), ({"show_time": eastern}, "completed")], indirect=["peer"])
-async def test_runs_that_no_walk_has_read_end_no_walk(desk: Desk, status: str | None) -> None:
+async def test_stored_runs_do_not_end_a_walk(desk: Desk, status: str | None) -> None:
     """A stored page or filtered list that a killed process did not record leaves no hole below its runs."""
     desk.peer.fill(30, until=desk.peer.now - 100 * MINUTE)
     async with desk.engine(page_size=5, first_runs=10) as engine:
@@ -84,7 +84,7 @@ async def test_runs_that_no_walk_has_read_end_no_walk(desk: Desk, status: str | 
     assert held == len(desk.peer.runs)
 
 
-async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
+async def test_a_continued_old_run_is_noticed(desk: Desk) -> None:
     """A continued run keeps its creation date far down the list; the sweep by status finds it."""
     desk.peer.fill(30)
     events: list[Event] = []
@@ -107,7 +107,7 @@ async def test_an_old_run_that_came_alive_again_is_seen(desk: Desk) -> None:
     }
 
 
-async def test_after_an_empty_list_every_run_is_news(desk: Desk) -> None:
+async def test_every_run_after_an_empty_list_is_news(desk: Desk) -> None:
     """News include a run that the list shows late; runs of the first list are history."""
     async with desk.engine() as engine:
         await engine.runs.refresh()
@@ -119,7 +119,7 @@ async def test_after_an_empty_list_every_run_is_news(desk: Desk) -> None:
     assert [(event.run_id, event.new) for event in shown.events] == [("late", "failed")]
 
 
-async def test_a_run_that_somebody_cancelled_is_at_no_time_a_failed_one(desk: Desk) -> None:
+async def test_a_cancelled_run_is_never_shown_as_failed(desk: Desk) -> None:
     """Every change shows it as cancelled; while the service cannot be asked, it is failed."""
     told: Step = Respond(200, {"questions": [], "cancelled": ["run_b", "run_a"]})
     desk.peer.otherwise = lambda asked: told if asked.path.endswith("questions") else desk.peer.answer(asked)
@@ -157,7 +157,7 @@ async def test_a_run_that_somebody_cancelled_is_at_no_time_a_failed_one(desk: De
     assert asked == {"cancelled": 2, "failed": 1}
 
 
-async def test_a_failed_refresh_keeps_what_came_and_tells_the_link(desk: Desk) -> None:
+async def test_a_failed_refresh_keeps_its_runs(desk: Desk) -> None:
     """A 429 half-way loses nothing that was read before, and claims no gap; then the link recovers."""
     desk.peer.put("run_a", "working")
     desk.peer.fill(30)
@@ -179,7 +179,7 @@ async def test_a_failed_refresh_keeps_what_came_and_tells_the_link(desk: Desk) -
 
 
 @pytest.mark.parametrize("peer", [{}, {"order": "updated_at"}], indirect=True, ids=["created", "updated"])
-def test_a_run_that_ended_out_of_sight_is_found_and_one_that_is_gone_is_lost(desk: Desk) -> None:
+def test_runs_missing_from_sweeps_are_looked_up(desk: Desk) -> None:
     """Sweeps no longer show them: a lookup finds how one ended, and only the neighbours of the other."""
     for n, run_id in enumerate(("run_ended", "run_gone")):
         desk.peer.put(run_id, "working", created=desk.peer.now - (8 + n) * HOUR)
@@ -198,7 +198,7 @@ def test_a_run_that_ended_out_of_sight_is_found_and_one_that_is_gone_is_lost(des
     assert (gone["status"], gone["observed"]["state"]) == ("working", "lost")
 
 
-def test_a_filtered_list_does_not_vouch_for_the_rest(desk: Desk) -> None:
+def test_a_filtered_list_completes_nothing(desk: Desk) -> None:
     """With 500 new runs since the last walk, a list of the failed ones does not complete the history."""
     desk.peer.fill(200, until=desk.peer.now - 24 * HOUR, every_s=10)
     desk.poll()
@@ -214,7 +214,7 @@ def test_a_filtered_list_does_not_vouch_for_the_rest(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("days", [0, 3], ids=["of the same days", "of older days"])
-def test_another_history_at_the_same_address(desk: Desk, days: int) -> None:
+def test_another_history_replaces_the_old_coverage(desk: Desk, days: int) -> None:
     """If the address now has other runs, for example another organization's, the old claim is dropped."""
     desk.peer.fill(300)
     desk.poll()
@@ -229,7 +229,7 @@ def test_another_history_at_the_same_address(desk: Desk, days: int) -> None:
     assert not desk.missing()
 
 
-def test_odd_runs_are_shown_and_those_without_an_id_are_counted(desk: Desk) -> None:
+def test_odd_runs_are_shown_and_unusable_ones_counted(desk: Desk) -> None:
     """Each field is as received, live and cached; unusable entries are reported until a poll has none."""
     desk.peer.fill(5)
     desk.peer.total_count = "many"
@@ -261,7 +261,7 @@ def test_odd_runs_are_shown_and_those_without_an_id_are_counted(desk: Desk) -> N
     indirect=["peer"],
     ids=["plain", "a status of very many"],
 )
-def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, status: str, cost: int) -> None:
+def test_an_idle_polls_cost_does_not_grow_with_history(desk: Desk, status: str, cost: int) -> None:
     """With 20 active runs it requests the newest page, one sweep each for queued and working, and health."""
     desk.peer.fill(400, status, until=desk.peer.now - 3 * HOUR, every_s=1)
     desk.peer.fill(20, "working", until=desk.peer.now - 2 * HOUR)
@@ -279,7 +279,7 @@ def test_a_poll_at_rest_costs_the_same_however_long_the_history(desk: Desk, stat
 
 
 @pytest.mark.parametrize(("status", "kind"), [(401, "not_authorized")])
-def test_a_refused_refresh_beside_a_working_poller(desk: Desk, status: int, kind: str) -> None:
+def test_a_refused_refresh_does_not_change_anothers_link(desk: Desk, status: int, kind: str) -> None:
     """A process with an expired token reports that itself, and does not change the others' link.
 
     If it is the only process, it is the link's state.

@@ -23,7 +23,7 @@ async def started(schedule: Schedule) -> AsyncIterator[Schedule]:
     await schedule.stop()
 
 
-async def test_a_job_that_breaks_is_told_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_job_is_reported_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
     """The job continues, and stays marked as failing until it succeeds, at its own pace."""
     is_broken, runs, problems = True, list[bool](), list[str]()
 
@@ -46,7 +46,7 @@ async def test_a_job_that_breaks_is_told_and_tried_again(caplog: pytest.LogCaptu
         await until(lambda: runs[-3:] == [False] * 3, "it goes on")
 
 
-async def test_a_job_that_hangs_is_stopped_by_its_deadline() -> None:
+async def test_a_hanging_job_is_stopped() -> None:
     """A hanging run does not prevent later ones."""
     calls: list[int] = []
 
@@ -62,7 +62,7 @@ async def test_a_job_that_hangs_is_stopped_by_its_deadline() -> None:
         assert "did not end within" in schedule.broken["job"]
 
 
-async def test_stop_ends_runs_that_are_under_way() -> None:
+async def test_stop_cancels_running_jobs() -> None:
     """Nothing runs after stop has returned."""
     steps: list[str] = []
 
@@ -83,7 +83,7 @@ async def test_stop_ends_runs_that_are_under_way() -> None:
     assert steps == ["began", "ended"]
 
 
-async def test_a_jump_of_the_clock_is_told_and_yields_one_run_not_a_storm(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clock_jump_runs_each_job_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suspended machine finds its clock ahead; each job keeps its monotonic due time, and is not repeated."""
     monkeypatch.setattr("app.sync.schedule.WATCH_S", 0.0)
     planned: list[datetime] = []

@@ -58,7 +58,7 @@ def shown(patch: bytes, *files: ChangedFile) -> DiffView:
 
 
 @pytest.mark.parametrize("step", [1, 1_000])
-def test_a_removed_line_stands_beside_the_one_in_its_place(step: int) -> None:
+def test_a_removed_line_is_next_to_its_replacement(step: int) -> None:
     """The patch may be read in any way, and its lines may look like anything."""
     rows = rows_of(PATCH, step)
 
@@ -70,7 +70,7 @@ def test_a_removed_line_stands_beside_the_one_in_its_place(step: int) -> None:
     assert texts == [("-limit = 10", "+limit = 12"), ("", "+more = True"), ("-- a/x", ""), ("-one", ""), ("", "+two")]
 
 
-async def test_the_cursor_stays_on_its_line_when_the_terminal_gets_wider() -> None:
+async def test_the_cursor_stays_on_its_line_after_resizing() -> None:
     """In two columns the same lines take fewer rows."""
     changed = b"".join(b"-%d\n" % n for n in range(40)) + b"".join(b"+%d new\n" % n for n in range(40))
     view = shown(PATCH.partition(b"@@")[0] + b"@@ -1,40 +1,40 @@\n" + changed)
@@ -83,7 +83,7 @@ async def test_the_cursor_stays_on_its_line_when_the_terminal_gets_wider() -> No
             assert any("38 new" in line for line in app.lines)
 
 
-async def test_old_and_new_stand_side_by_side_on_a_wide_screen() -> None:
+async def test_old_and_new_are_side_by_side_on_a_wide_screen() -> None:
     """A key shows one below the other. Searching finds lines, and the hunk under the cursor is copied."""
     view = shown(PATCH)
     async with staged(view, (160, 24)) as (app, pilot):

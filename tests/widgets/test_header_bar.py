@@ -22,7 +22,7 @@ async def painted(width: int, status: str, **facts: object) -> str:
         return lines(pilot.app)[0]
 
 
-async def test_a_bad_host_is_in_the_line_at_every_width() -> None:
+async def test_a_bad_host_is_shown_at_every_width() -> None:
     """Other parts are dropped first; an old state is marked as doubtful, not only by colour."""
     for width in (50, 63, 80, 120):
         assert "gitlab ✗" in await painted(width, "down", read_only=True, can_switch=True)

@@ -15,7 +15,7 @@ def chunk(data: bytes, begin: int = 0, end: int | None = None) -> LogChunk:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_lines_are_those_of_the_bytes_wherever_it_was_cut(seed: int) -> None:
+def test_lines_do_not_depend_on_cuts(seed: int) -> None:
     """Pieces are read from the end backwards, and added at the end as the log grows."""
     chance = random.Random(seed)
     size = 3 * BLOCK if seed == 0 else 400
@@ -43,12 +43,12 @@ SHOWN = {
 
 
 @pytest.mark.parametrize(("raw", "pieces"), SHOWN.values(), ids=SHOWN)
-def test_of_what_a_line_orders_only_colours_are_obeyed(raw: bytes, pieces: list[tuple[str, str]]) -> None:
+def test_only_colour_sequences_are_kept(raw: bytes, pieces: list[tuple[str, str]]) -> None:
     """Everything else becomes visible; for an overwritten line, the last state is shown."""
     assert [piece[:2] for piece in log_pieces(raw)] == pieces
 
 
-async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
+async def test_a_log_follows_only_at_its_end() -> None:
     """Lines that are loaded above do not move the visible ones."""
     data = b"".join(b"line %d\n" % n for n in range(1_000))
     spool = LogSpool()
@@ -83,6 +83,6 @@ async def test_at_its_end_it_follows_and_elsewhere_it_stays() -> None:
         (b"at 2026-05-01T12:00:07Z", b"at 2026-05-01T12:00:07Z"),
     ],
 )
-def test_a_line_begins_with_its_time_on_this_machine_s_clock(raw: bytes, shown: bytes) -> None:
+def test_a_line_begins_with_its_local_time(raw: bytes, shown: bytes) -> None:
     """The time has eight characters; a time without a zone is only cut, and other text stays."""
     assert short_time(raw) == shown

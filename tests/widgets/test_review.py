@@ -81,7 +81,7 @@ HOSTILE = {
 }
 
 
-async def test_nothing_of_a_hostile_review_reaches_the_terminal() -> None:
+async def test_a_hostile_review_is_escaped() -> None:
     """Long tables and code are cut."""
     view = ReviewView()
     async with staged(view, (60, 20)) as (app, pilot):
@@ -93,7 +93,7 @@ async def test_nothing_of_a_hostile_review_reaches_the_terminal() -> None:
             assert 0 < view.total < 10 * MAX_BLOCK_LINES, name
 
 
-def test_our_own_marks_are_left_out_and_no_words_hide_behind_them() -> None:
+def test_only_our_own_comments_are_hidden() -> None:
     """Other comments are shown, since nobody would read hidden text."""
     text = "one <!-- runwarden:x --> two\n\n<!-- runwarden-review [\n] --> three\n\n<!-- theirs -->\n"
     shown = "\n".join("".join(piece.text for piece in line.pieces) for line in review_lines(text, 60))

@@ -54,7 +54,7 @@ def test_cursor_and_view_stay_on_their_runs(
     assert (after.cursor, after.top, after.unseen) == there
 
 
-def test_a_sought_run_comes_into_the_middle() -> None:
+def test_a_found_run_is_centred() -> None:
     """The search waits until the run is among the rows; rows of an earlier request do not end the search.
 
     Another query shows the cursor's run if it still matches, or begins at the top.
@@ -80,7 +80,7 @@ def test_a_sought_run_comes_into_the_middle() -> None:
     assert (gone.cursor, gone.top, gone.unseen) == (0, 0, 0)
 
 
-async def test_what_explains_an_empty_table_repaints_no_full_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_explanation_of_an_empty_table_never_repaints_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The explanation's numbers change with each page; only an empty table is repainted."""
     table = RunTable(NOON)
     async with staged(table) as (app, pilot):

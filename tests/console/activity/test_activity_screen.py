@@ -82,7 +82,7 @@ def lines(scene: Scene) -> list[str]:
     ]
 
 
-async def test_writes_stand_newest_first_below_what_is_unknown_and_polls_under_health(staged: Staged) -> None:
+async def test_writes_are_listed_newest_first_below_unknown_outcomes(staged: Staged) -> None:
     """Unknown outcomes come first, however old they are and however few rows are read.
 
     Polls are listed under Health.
@@ -119,7 +119,7 @@ FILTERS = (
 )
 
 
-async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Staged) -> None:
+async def test_filters_narrow_and_enter_opens_the_subject(staged: Staged) -> None:
     """Entries are filtered by words and outcomes.
 
     Enter opens the run's page, escape returns to the same line, and the facts follow the cursor. A resolved outcome
@@ -168,7 +168,7 @@ async def test_filters_narrow_and_enter_leads_to_where_it_is_shown(staged: Stage
         assert scene.app.screen.check_action("undo", ()) is False
 
 
-async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab) -> None:
+async def test_a_message_reaches_an_active_run_at_once(staged: Staged, board: Lab) -> None:
     """A message reaches the working agent, or the turn is stopped for it.
 
     The preview shows the request, which is sent once. The form reports a message that is too long; a continuation may
@@ -200,7 +200,7 @@ async def test_an_active_run_is_told_at_once(staged: Staged, board: Lab) -> None
         await scene.shows("A message has at most 20,000 characters.")
 
 
-async def test_a_service_without_messages_is_sent_a_continuation(staged: Staged, board: Lab) -> None:
+async def test_a_continuation_replaces_a_message_if_none_are_offered(staged: Staged, board: Lab) -> None:
     """The continuation is sent at once, which the service may refuse, or when the run ends."""
     async with staged(SMALL) as scene:
         await scene.press("slash", *"is:active", "enter", "c", *"Go on.", "ctrl+s")

@@ -17,7 +17,7 @@ async def type_at_the_end(scene: Scene, text: str) -> None:
     await scene.press(*text)
 
 
-async def test_the_form_checks_while_one_types_and_saves(staged: Staged, configured: Configured, hasty: Hasty) -> None:
+async def test_the_form_checks_while_typing_and_saves(staged: Staged, configured: Configured, hasty: Hasty) -> None:
     """An error shows its line and the fix, and the saved text is shown first.
 
     If the file changed meanwhile it is not overwritten: a note says so, and the typed text stays.

@@ -40,7 +40,7 @@ async def outcomes(scene: Scene, rule: str = "second chance") -> list[tuple[str,
     return [(each.outcome, each.reason) for each in await scene.engine.usable_state().journal(rule)]
 
 
-async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Staged, configured: Configured) -> None:
+async def test_the_journal_claims_no_effect_that_did_not_happen(staged: Staged, configured: Configured) -> None:
     """The journal does not claim effects of an earlier wording either.
 
     Foreign text stays text in the journal, on the card and above the question, without markup or links.
@@ -66,7 +66,7 @@ async def test_the_journal_says_continued_of_a_run_that_was_not_made(staged: Sta
             assert not {"\x1b", "\u202e"} & set(scene.text)
 
 
-async def test_it_says_whether_a_bot_is_at_work(staged: Staged, configured: Configured) -> None:
+async def test_the_screen_says_whether_a_bot_is_running(staged: Staged, configured: Configured) -> None:
     """The screen follows other processes' decisions, and says when a running bot uses an older file."""
     async with staged(changed=configured(ONE)) as scene:
         await scene.press("5")
@@ -121,7 +121,9 @@ async def test_a_rule_is_paused_and_read_again(staged: Staged, configured: Confi
         assert "second chance" in scene.text
 
 
-async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configured: Configured, hasty: Hasty) -> None:
+async def test_an_approval_is_answered_only_after_it_was_shown(
+    staged: Staged, configured: Configured, hasty: Hasty
+) -> None:
     """The row has the rule, the run and the request, enter shows the exact request, and a held key answers nothing."""
     changed = configured(ONE) | {"command_line": "runwarden --profile=acme-prod"}
     async with staged(toasts=True, changed=changed) as scene:
@@ -153,7 +155,7 @@ async def test_an_approval_is_answered_once_it_was_seen(staged: Staged, configur
         assert "No longer waiting: second chance" in scene.toasts[-1]
 
 
-async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged, configured: Configured) -> None:
+async def test_marked_requests_are_answered_together(staged: Staged, configured: Configured) -> None:
     """A key acts on the marked requests, wherever the cursor is, and an answered one leaves the cursor in place.
 
     Answers from elsewhere are reported, and the next request is not answered in place of the one meant.
@@ -213,7 +215,7 @@ async def test_several_are_answered_at_once_and_the_cursor_stays(staged: Staged,
         assert (await outcomes(scene))[0] == ("waiting", "waits")
 
 
-async def test_the_sheet_lists_the_newest_requests(
+async def test_the_approvals_sheet_lists_the_newest_requests(
     staged: Staged, configured: Configured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tab counts all of them, however many there are."""
@@ -228,7 +230,7 @@ async def test_the_sheet_lists_the_newest_requests(
         assert "fix/1" not in scene.text
 
 
-async def test_a_proposal_waits_without_any_automation(staged: Staged, configured: Configured) -> None:
+async def test_a_proposal_is_listed_without_any_automation(staged: Staged, configured: Configured) -> None:
     """The proposal shows its exact request and its sender, the inbox leads to it, and the mouse alone can answer it."""
     async with staged(changed=configured("")) as scene:
         await scene.press("5")
@@ -248,7 +250,7 @@ async def test_a_proposal_waits_without_any_automation(staged: Staged, configure
         assert (outcome, reason[:12]) == ("skipped", "rejected by ")
 
 
-async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Staged, configured: Configured) -> None:
+async def test_running_a_rule_now_shows_its_effect_first(staged: Staged, configured: Configured) -> None:
     """The rule runs within its limits, and its outcome is shown and journalled."""
     async with staged(toasts=True, changed=configured(f"{ONE}\n{TIMED}\n{NOTE}")) as scene:
         await scene.press("5", "j", "S")
@@ -272,7 +274,7 @@ async def test_running_now_shows_what_it_would_do_and_then_does_it(staged: Stage
         await scene.shows("NOTIFY default", "note of 2026-05-01")
 
 
-async def test_a_state_that_fails_is_said_in_this_tab_alone(staged: Staged, configured: Configured, disk: Disk) -> None:
+async def test_a_failing_state_is_reported_in_this_tab_only(staged: Staged, configured: Configured, disk: Disk) -> None:
     """The banner shows the state's error; once it works again, the rules are back."""
     async with staged(changed=configured(ONE)) as scene:
         await scene.press("5")

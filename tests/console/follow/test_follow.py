@@ -77,7 +77,7 @@ async def test_f_follows_the_run_under_the_cursor(staged: Staged, board: Lab) ->
         assert [row.run_id for row in scene.table.rows_on_show] == ["run_go1"]
 
 
-async def test_what_was_followed_is_followed_after_a_restart(staged: Staged, board: Lab) -> None:
+async def test_followed_runs_survive_a_restart(staged: Staged, board: Lab) -> None:
     """Followed runs come back from the cache; those that ended meanwhile are only listed.
 
     A run that a colleague cancelled is reported as cancelled. Of two that end at once, the cancelled one is never shown

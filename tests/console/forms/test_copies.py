@@ -51,7 +51,7 @@ def in_a_shell(line: str) -> list[str]:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_a_shell_reads_the_request_back(request_: WriteRequest, arguments: str) -> None:
+def test_a_copied_command_repeats_the_request(request_: WriteRequest, arguments: str) -> None:
     """The command uses the command line's own options; curl has the address, the body and the token's variable."""
     words = ["--profile=acme", *arguments.split(" ")]
     expected = [NASTY if word == "{}" else word.replace("b_c", "b c") for word in words]
@@ -65,7 +65,7 @@ def test_a_shell_reads_the_request_back(request_: WriteRequest, arguments: str) 
     assert "the token" not in curl
 
 
-def test_what_a_terminal_would_obey_is_not_copied_as_a_command() -> None:
+def test_control_characters_are_never_copied_as_a_command() -> None:
     """Control characters are never copied as a command; curl can send them as JSON escapes."""
     request = ContinueRun("run_\x1b[2J", "Go on.\u202e", API)
     with pytest.raises(UnfaithfulError, match="copy it as curl"):

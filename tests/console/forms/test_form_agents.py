@@ -67,9 +67,7 @@ async def test_an_agent_is_chosen_and_its_inputs_are_fields(opened: Opened, list
     }
 
 
-async def test_what_the_request_cannot_hold_is_shown_until_it_is_deleted(
-    opened: Opened, listed: None, post: Any
-) -> None:
+async def test_no_field_is_dropped_silently(opened: Opened, listed: None, post: Any) -> None:
     """Runs have metadata and agents have inputs; the form never silently drops one of them."""
     async with opened(lambda engine: NewRunForm(engine, "acme/web"), "Go on.\ta=1") as form:
         fields = form.screen.fields

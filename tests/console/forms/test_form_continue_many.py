@@ -40,7 +40,7 @@ async def sent(form: Driver, text: str = "Try again.") -> None:
     await form.press("ctrl+s", "ctrl+s")
 
 
-async def test_every_run_gets_the_same_words_in_batches_of_the_cap(opened: Opened, engine: Engine, post: Any) -> None:
+async def test_every_marked_run_is_continued_in_batches(opened: Opened, engine: Engine, post: Any) -> None:
     """The preview names all runs; each gets its own POST and action, and an active run is left out."""
     post.next(goes_on(1), goes_on(2), goes_on(3))
     runs = [*some_runs(1, 2, 3), a_run(4, "agent/4", "working")]
@@ -109,7 +109,7 @@ async def started(engine: Engine, post: Any, *said: str) -> None:
         await engine.actions.submit(StartRun(words_, WEB, f"agent/{number}"))
 
 
-async def test_placeholders_are_filled_in_for_each_run(opened: Opened, engine: Engine, post: Any) -> None:
+async def test_placeholders_are_replaced_for_each_run(opened: Opened, engine: Engine, post: Any) -> None:
     """The preview shows the first run's values. If a run lacks one, the form names it and sends nothing."""
     await started(engine, post, "Fix one.", "Fix two.")
     forms = [
@@ -135,7 +135,7 @@ async def test_placeholders_are_filled_in_for_each_run(opened: Opened, engine: E
     assert len(post.requests) == 4
 
 
-async def test_after_a_failure_the_service_is_asked_no_more(engine: Engine, post: Any) -> None:
+async def test_after_a_failed_read_the_service_is_not_asked_again(engine: Engine, post: Any) -> None:
     """Words sent from here are still known; for the other runs, the form says why theirs are not."""
     await started(engine, post, "Fix one.")
     post.turns = {f"run_{number}": Respond(429, headers={"Retry-After": "60"}) for number in range(2, 40)}

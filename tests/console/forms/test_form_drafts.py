@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "acme-prod" / "drafts.json"
 
 
-def test_a_draft_comes_back_as_it_was_saved_for_its_owner_alone(path: Path) -> None:
+def test_a_draft_is_private_and_restored_unchanged(path: Path) -> None:
     """Lone surrogates and control characters are kept; the file is private, since instructions may hold secrets."""
     draft = Draft({"instructions": "a\n\x1b[2J\ud800例"}, NOON, sent_at=NOON)
     save_draft(path, "run.start", draft)
@@ -56,9 +56,7 @@ def test_a_damaged_file_is_moved_aside_once(path: Path, text: str) -> None:
     assert read_drafts(path) == {"run.start": Draft({"a": "b"}, NOON)}
 
 
-async def test_a_draft_is_kept_and_is_swapped_for_a_fresh_form_and_back(
-    opened: Opened, clock: Any, engine: Engine
-) -> None:
+async def test_a_draft_can_be_put_aside_and_brought_back(opened: Opened, clock: Any, engine: Engine) -> None:
     """The draft shows its age; ctrl+n puts it aside and brings it back."""
     async with opened(NewRunForm, FILLED) as form:
         # The form is still open, since the program may be killed then.

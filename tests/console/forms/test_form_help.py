@@ -27,7 +27,7 @@ def templated(engine: Engine) -> Engine:
     return engine
 
 
-def test_placeholders_are_filled_in_where_something_is_known() -> None:
+def test_known_placeholders_are_replaced() -> None:
     """Unknown placeholders stay and are named; other braces are plain text."""
     known = {"repository": "acme/api", "branch": "", "previous_instructions": "Use {branch}."}
     text = "On {repository}, {branch} {other}: {previous_instructions} {branch}"
@@ -43,7 +43,7 @@ async def whole_conversation(form: Driver) -> str:
     return end + form.words
 
 
-async def test_what_was_said_from_here_is_above_what_comes_next(
+async def test_messages_sent_from_here_are_shown_with_their_outcome(
     opened: Opened, engine: Engine, templated: Engine, post: Any
 ) -> None:
     """Each message shows its outcome as it changes; if the service does not list turns, the form says so.
@@ -70,7 +70,7 @@ async def test_what_was_said_from_here_is_above_what_comes_next(
         assert "please fill in: {previous_instructions}, {branch}" in form.words
 
 
-async def test_the_services_conversation_says_whose_words_they_are(
+async def test_the_services_conversation_names_each_sender(
     opened: Opened, engine: Engine, templated: Engine, post: Any
 ) -> None:
     """Messages sent from here without an outcome are listed too.

@@ -60,9 +60,7 @@ async def unknown_start(
 RUNS = listed(("run_other", "main"), ("run_made1", "fix/x"))
 
 
-async def test_a_run_that_fits_by_place_and_time_is_not_prefilled(
-    opened: Opened, engine: Engine, server: Server
-) -> None:
+async def test_a_match_by_place_and_time_is_not_prefilled(opened: Opened, engine: Engine, server: Server) -> None:
     """A match by place and time is no proof, so the user must pick it, and enter alone decides nothing.
 
     A wrong value gets the focus.
@@ -88,9 +86,7 @@ async def test_a_run_that_fits_by_place_and_time_is_not_prefilled(
     assert (form.app.outcome.state, form.app.outcome.result_id) == ("confirmed", "run_made1")
 
 
-async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(
-    opened: Opened, engine: Engine, server: Server
-) -> None:
+async def test_a_single_run_with_the_same_words_is_prefilled(opened: Opened, engine: Engine, server: Server) -> None:
     """Each candidate shows its caller, and its words if they differ; nothing is prefilled if one has no words.
 
     Ids are suggested for the link, but not for the confirmation of a second send.
@@ -114,7 +110,9 @@ async def test_a_run_that_asks_the_same_is_prefilled_if_it_is_alone(
         await engine.actions.resolve(action.action_id, None)
 
 
-async def test_the_best_is_prefilled_and_a_digit_picks_another(opened: Opened, engine: Engine, server: Server) -> None:
+async def test_the_best_candidate_is_prefilled_and_digits_pick_others(
+    opened: Opened, engine: Engine, server: Server
+) -> None:
     """Of eight runs with the same words, one is by our own token; the one with other words comes last with a number."""
     ids = [f"run_{n}" for n in range(8)]
     said: dict[str, str | None] = dict.fromkeys(ids, "Fix it.") | {"run_3": "Tidy up."}
@@ -129,7 +127,7 @@ async def test_the_best_is_prefilled_and_a_digit_picks_another(opened: Opened, e
     assert form.app.outcome.result_id == "run_3"
 
 
-async def test_what_is_settled_elsewhere_is_said(opened: Opened, engine: Engine, server: Server) -> None:
+async def test_a_decision_made_elsewhere_is_reported(opened: Opened, engine: Engine, server: Server) -> None:
     """Nothing can be applied any more, and the form closes with the first decision, which stays."""
     action = await unknown_start(engine, server, RUNS)
     async with opened(lambda engine: ResolveForm(engine, action), "", "y") as form:
@@ -150,7 +148,7 @@ async def test_what_is_settled_elsewhere_is_said(opened: Opened, engine: Engine,
     assert await engine.ledger.action(action.action_id) == decided
 
 
-async def test_an_id_that_does_not_look_right_is_asked_about(opened: Opened, engine: Engine, server: Server) -> None:
+async def test_recording_an_odd_id_needs_a_confirmation(opened: Opened, engine: Engine, server: Server) -> None:
     """Recording an odd id needs its own key, not the usual one; another odd id asks again."""
     action = await unknown_start(engine, server, RUNS)
     async with opened(lambda engine: ResolveForm(engine, action), "", "y", "tab") as form:
@@ -170,7 +168,7 @@ async def test_an_id_that_does_not_look_right_is_asked_about(opened: Opened, eng
     assert (form.app.outcome.state, form.app.outcome.result_id) == ("confirmed", "run_other")
 
 
-async def test_where_no_run_is_found_the_decision_stays_open(opened: Opened, engine: Engine, server: Server) -> None:
+async def test_without_candidates_nothing_is_decided(opened: Opened, engine: Engine, server: Server) -> None:
     """Without candidates nothing is decided automatically, and the user may still enter an id."""
     for answer, said in (
         (listed(("run_other", "main")), "No run matches: most likely it did not take effect."),
@@ -185,7 +183,7 @@ async def test_where_no_run_is_found_the_decision_stays_open(opened: Opened, eng
         assert form.app.outcome.state == "not_created"
 
 
-async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
+async def test_cancelling_does_not_wait_for_a_silent_service(
     opened: Opened, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The sheet reports at once that the outcome is unknown; the background check resolves it."""
@@ -199,7 +197,7 @@ async def test_the_sheet_of_a_cancel_does_not_wait_for_a_service_that_is_silent(
     assert [action.kind for action in await engine.ledger.unresolved()] == ["run.cancel"]
 
 
-async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
+async def test_a_refused_cancellation_does_not_stop_the_others(
     opened: Opened, engine: Engine, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One cancellation is refused and another process records one outcome first; the report lists every run."""
@@ -229,9 +227,7 @@ async def test_a_run_that_cannot_be_cancelled_keeps_no_other_from_it(
     assert form.app.outcome.startswith("2 of 3 runs were cancelled. run_2: It has ended.")
 
 
-async def test_a_cancel_stops_where_the_next_would_fail_in_the_same_way(
-    opened: Opened, engine: Engine, server: Server
-) -> None:
+async def test_cancelling_many_stops_at_a_fault_all_would_have(opened: Opened, engine: Engine, server: Server) -> None:
     """After a first unknown outcome of three, the others are not sent, and the report counts them."""
     server.otherwise = lambda request: Drop() if request.method == "POST" else Respond(404)
     async with opened(
@@ -244,7 +240,7 @@ async def test_a_cancel_stops_where_the_next_would_fail_in_the_same_way(
     assert len(server.posts) == 1
 
 
-async def test_a_cancel_names_what_waits(opened: Opened, engine: Engine, server: Server) -> None:
+async def test_a_cancel_names_the_waiting_continuation(opened: Opened, engine: Engine, server: Server) -> None:
     """A waiting continuation is dropped with the run: the sheet says so."""
     server.otherwise = lambda _: Respond(202, CREATED | {"run_id": "run_1", "status": "failed"})
     waiting = await engine.follow_ups.wait(ContinueRun("run_1", "Then add tests.", WEB))

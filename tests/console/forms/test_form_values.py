@@ -24,7 +24,7 @@ from app.engine.text import json_or_text
         ("[" * 100_000, "[" * 100_000),
     ],
 )
-def test_a_value_is_json_where_it_is_json_and_text_where_it_is_not(typed: str, value: object) -> None:
+def test_a_value_is_json_if_valid_and_text_otherwise(typed: str, value: object) -> None:
     """A number that JSON cannot represent stays text."""
     assert json_or_text(typed) == value
     assert type(json_or_text(typed)) is type(value)

@@ -135,7 +135,7 @@ CONTINUED = Respond(201, CREATED | {"run_id": "run_1", "branch_name": "agent/fla
 FLAKY = a_run(1, "agent/flaky")
 
 
-async def test_an_agents_inputs_are_sent_as_they_were_read(opened: Opened, post: Any) -> None:
+async def test_an_agents_inputs_are_sent_as_interpreted(opened: Opened, post: Any) -> None:
     """Each field shows how its value is interpreted while typing."""
     post.next(Respond(202, EXECUTION))
     async with opened(
@@ -156,7 +156,9 @@ async def test_an_agents_inputs_are_sent_as_they_were_read(opened: Opened, post:
     }
 
 
-async def test_a_continuation_names_run_and_branch(opened: Opened, engine: Engine, post: Any, monkeypatch: Any) -> None:
+async def test_a_continuation_shows_its_run_and_branch(
+    opened: Opened, engine: Engine, post: Any, monkeypatch: Any
+) -> None:
     """The run is shown, not typed. A key pressed too early sends nothing, and its hint says that it sends."""
     monkeypatch.setattr(SecondPress, "PAUSE_S", 3600)
     post.next(CONTINUED)
@@ -222,7 +224,7 @@ async def test_a_message_becomes_a_continuation_if_its_run_ends_meanwhile(opened
     assert continued.json()["instructions"] == said.json()["text"] == "And the docs."
 
 
-async def test_a_hostile_run_is_shown_harmlessly(opened: Opened, post: Any) -> None:
+async def test_a_hostile_run_is_displayed_safely(opened: Opened, post: Any) -> None:
     """A branch that git would refuse is not sent; the run's id is sent unchanged."""
     hostile = a_run("[@click=app.quit]\x1b[2J", "x\x1b]52;c;eA==\x07[/nope]\u202e")
     post.next(CONTINUED)
@@ -255,7 +257,7 @@ def test_a_held_key_never_counts_as_a_second_press() -> None:
     assert not at(20.0)
 
 
-async def test_an_address_that_has_an_organization_is_pointed_out(opened: Opened, post: Any, clock: Any) -> None:
+async def test_an_email_with_an_organization_gives_a_warning(opened: Opened, post: Any, clock: Any) -> None:
     """The form warns while typing and in the preview, and asks for the address again, which no draft stores.
 
     After success it offers a fresh form with the same offer code and no address.
@@ -288,7 +290,7 @@ async def test_an_address_that_has_an_organization_is_pointed_out(opened: Opened
     assert len(sent) == 3
 
 
-async def test_a_preview_looks_as_it_was_accepted(opened: Opened, engine: Engine, clock: Any, picture: Any) -> None:
+async def test_the_preview_matches_its_picture(opened: Opened, engine: Engine, clock: Any, picture: Any) -> None:
     """The preview uses an address that is the same in every test run."""
     await engine.cache.note_no_results(clock())
     engine.profile = replace(engine.profile, base_url="https://api.acme.example/v1")

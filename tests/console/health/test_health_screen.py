@@ -52,7 +52,7 @@ def text(scene: Scene, title: str) -> str:
     return "\n".join(takewhile(str.strip, (line[1:].rstrip() for line in lines[first:])))
 
 
-async def test_uptime_is_of_what_was_seen(staged: Staged, picture: SnapshotAssertion) -> None:
+async def test_unobserved_time_is_neither_up_nor_down(staged: Staged, picture: SnapshotAssertion) -> None:
     """The four unobserved hours count as neither up nor down, and are shown as unobserved."""
     async with staged(WIDE, synced=False) as scene:
         await scene.press("2")
@@ -69,7 +69,7 @@ async def test_uptime_is_of_what_was_seen(staged: Staged, picture: SnapshotAsser
         assert scene.app.export_screenshot() == picture(name="140x40")
 
 
-async def test_a_quarter_of_an_hour_has_no_uptime(staged: Staged) -> None:
+async def test_less_than_a_day_has_no_uptime(staged: Staged) -> None:
     """Less than a day shows how long it was observed instead of a share.
 
     A flapping host shows its current status, marks the flapping, and has one incident.
@@ -107,7 +107,7 @@ SLICES = ("well", "well", None, "bad", "well", None, None, "impaired")
         (("well",) * 99 + ("bad", "well"), 2, "▎━"),
     ],
 )
-def test_a_strip_fills_its_cells_keeps_the_worst_and_ends_now(slices: Any, cells: int, expected: str) -> None:
+def test_each_cell_of_a_strip_shows_the_worst_of_its_time(slices: Any, cells: int, expected: str) -> None:
     """A cell shows any incident in its time, however short, and its share.
 
     The last one is red only while the host is bad.
@@ -122,7 +122,7 @@ REFUSALS = {
 }
 
 
-async def test_our_own_outages_are_incidents_too(staged: Staged, board: Lab) -> None:
+async def test_outages_of_the_link_are_incidents(staged: Staged, board: Lab) -> None:
     """An outage lasts from the first poll without an answer to the next answer.
 
     A refusal is an answer, and no runs are counted. Without a token the service is not shown as answering, and a host

@@ -48,7 +48,9 @@ async def screen(staged: Staged) -> str:
 
 
 @pytest.mark.parametrize(("answer", "level", "status"), ANSWERS)
-def test_a_code_host_has_one_verdict(board: Lab, tmp_path: Path, answer: Any, level: int, status: str) -> None:
+def test_every_surface_gives_a_code_host_the_same_verdict(
+    board: Lab, tmp_path: Path, answer: Any, level: int, status: str
+) -> None:
     """`runwarden health`, the snapshot and the bot's rules agree on it."""
     said = asyncio.run(told_by_a_bot(board, tmp_path, answer))
     command_line = CommandLine(tmp_path, board.base_url)
@@ -82,7 +84,9 @@ async def test_the_console_gives_each_answer_the_same_verdict(board: Lab, staged
             assert status in scene.text, answer
 
 
-def test_a_run_has_one_id(board: Lab, staged: Staged, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_surface_gives_a_run_the_same_id(
+    board: Lab, staged: Staged, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """A numeric id is read as its digits; runs without a usable id are left out, and every surface counts them."""
     board.runs.clear()
     board.put("run_1", created=1)

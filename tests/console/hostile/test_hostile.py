@@ -248,7 +248,7 @@ COMMANDS = (
 )
 
 
-def test_a_command_prints_no_foreign_sequence(tmp_path: Path, server: Server) -> None:
+def test_no_command_prints_a_foreign_escape_sequence(tmp_path: Path, server: Server) -> None:
     """Tables, documents and spreadsheets contain no foreign sequence, since a terminal would obey it.
 
     Errors do not either.
@@ -290,7 +290,7 @@ ALERTS = (*"=+-@<", "\t", "--upload-pack=x", "@/etc/passwd", "4;1;50", "\x1b]52;
 """Prefixes that a program, a spreadsheet or a terminal would obey."""
 
 
-def test_a_long_visit_leaves_nothing_that_acts(tmp_path: Path) -> None:
+def test_no_screen_lets_hostile_text_act(tmp_path: Path) -> None:
     """Every tab, sheet, form and run of the first page is opened, and everything that leaves the console is checked."""
     with Lab() as board:
         hostile_board(board, [text[:2_000] for text in SEQUENCES])

@@ -79,7 +79,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-async def test_no_more_are_sent_than_may_be(staged: Staged, server: Server, file: Path, hasty: Hasty) -> None:
+async def test_an_import_sends_at_most_the_cap(staged: Staged, server: Server, file: Path, hasty: Hasty) -> None:
     """The import then asks again for the rest; an invalid or changed cap, or escape, withdraws the question."""
     async with importing(staged, server, file) as scene:
 
@@ -106,7 +106,7 @@ async def test_no_more_are_sent_than_may_be(staged: Staged, server: Server, file
         assert states(scene).count("created") == 4
 
 
-async def test_a_refused_row_is_told_and_fixed(staged: Staged, server: Server, file: Path) -> None:
+async def test_a_refused_row_can_be_fixed(staged: Staged, server: Server, file: Path) -> None:
     """The other rows continue, and the refused one is not sent again until its line changes."""
     server.script(ADA, Respond(400, {"message": "no such offer", "error_code": "invalid_offer_code"}))
     async with importing(staged, server, file) as scene:
@@ -123,7 +123,7 @@ async def test_a_refused_row_is_told_and_fixed(staged: Staged, server: Server, f
         assert server.requests[-1].json() == {"email": "bea@initech.example"}
 
 
-async def test_nothing_is_sent_before_every_line_is_right(staged: Staged, server: Server, file: Path) -> None:
+async def test_nothing_is_sent_until_every_line_is_valid(staged: Staged, server: Server, file: Path) -> None:
     """A line is fixed or left out on the screen, and all are checked again.
 
     The file itself does not change, as on the command line.
@@ -152,7 +152,7 @@ async def test_nothing_is_sent_before_every_line_is_right(staged: Staged, server
     assert file.read_text("utf-8") == WRONG
 
 
-async def test_stop_ends_it_after_one_row(
+async def test_stop_ends_the_import_after_the_current_row(
     staged: Staged, server: Server, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The current row finishes, the rest waits for ctrl+s, and escape does not leave until then."""
@@ -175,9 +175,7 @@ async def test_stop_ends_it_after_one_row(
         assert scene.app.screen is screen
 
 
-async def test_an_unknown_outcome_stops_it_until_a_person_resolves_it(
-    staged: Staged, server: Server, file: Path
-) -> None:
+async def test_an_unknown_outcome_stops_the_import_until_resolved(staged: Staged, server: Server, file: Path) -> None:
     """The import continues with the other rows, never resends that one, and the user links what it created."""
     server.script(ADA, Drop())
     async with importing(staged, server, file) as scene:
@@ -215,7 +213,7 @@ async def test_one_question_covers_all_rows_that_fail_in_the_same_way(
     assert set(emails(server).values()) == {1}
 
 
-async def test_read_only_shows_and_sends_nothing(staged: Staged, server: Server, file: Path) -> None:
+async def test_a_read_only_import_sends_nothing(staged: Staged, server: Server, file: Path) -> None:
     """Pressing send twice changes nothing."""
     async with importing(staged, server, file, read_only=True) as scene:
         await scene.press("ctrl+s", "ctrl+s")

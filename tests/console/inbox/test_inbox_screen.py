@@ -87,7 +87,7 @@ async def fail(scene: Scene, board: Lab, run_id: str, **changed: object) -> None
     await scene.tick(seconds=3)
 
 
-async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(staged: Staged) -> None:
+async def test_items_are_counted_and_open_their_subject(staged: Staged) -> None:
     """Items are sorted by severity, then age, and the tab counts them before and after it is opened.
 
     From an item, a host opens Health, a write Activity, and a rule's approvals, marked, Automations.
@@ -121,7 +121,7 @@ async def test_what_waits_is_counted_everywhere_and_leads_to_what_it_is_about(st
         assert {each.outcome for each in await state_of(scene).journal("r", limit=9)} == {"approved"}
 
 
-async def test_an_item_leads_to_its_runs_and_comes_back_after_it_was_done(staged: Staged, board: Lab) -> None:
+async def test_an_item_opens_its_runs_and_returns_with_new_failures(staged: Staged, board: Lab) -> None:
     """An item with several runs asks which one, newest first. After it is done, only new failures count."""
     board.turns["run_new"] = {"turns": [{"number": 1, "instructions": "Fix it."}]}
     async with inbox(staged, automated=False) as scene:
@@ -145,7 +145,7 @@ async def test_an_item_leads_to_its_runs_and_comes_back_after_it_was_done(staged
         assert "again after it was done" in " ".join(scene.text.split())
 
 
-async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab) -> None:
+async def test_a_snooze_ends_by_time_or_a_new_failure(staged: Staged, board: Lab) -> None:
     """An item returns within a minute after its snooze expires.
 
     If it fails again, it returns at once, with everything that was put off.
@@ -164,7 +164,7 @@ async def test_a_snooze_ends_by_the_clock_or_by_news(staged: Staged, board: Lab)
         assert items(scene)[0].back == "snoozed until now"
 
 
-async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
+async def test_two_consoles_share_one_inbox(staged: Staged) -> None:
     """One console notices the other's marks through the state's file; a renewed lease is not news.
 
     Marked items go and return together, and `u` then undoes the step before. A key never acts on an item that the other
@@ -205,7 +205,7 @@ async def test_two_consoles_have_one_inbox(staged: Staged) -> None:
         assert keys(scene) == before[2:]
 
 
-async def test_a_cause_is_one_item_and_an_acknowledged_repository_is_done(staged: Staged, board: Lab) -> None:
+async def test_failures_are_grouped_by_cause(staged: Staged, board: Lab) -> None:
     """The reason of a failure, whatever numbers are in it, distinguishes causes; later failures are new."""
     async with inbox(staged, automated=False) as scene:
         await fail(scene, board, "run_old", failure_reason="No such branch")
@@ -228,7 +228,7 @@ async def test_a_cause_is_one_item_and_an_acknowledged_repository_is_done(staged
         assert (await state_of(scene).marks())["failed:acme/web"] != before
 
 
-async def test_a_broken_state_takes_no_mark(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_can_be_marked_without_a_state(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """Items are shown; the banner says that nothing can be marked, and the keys do nothing."""
 
     def fail(*_: object, **__: object) -> None:
@@ -260,7 +260,7 @@ def continued(board: Lab) -> list[tuple[str, str]]:
     return [(body["run_id"], body["instructions"]) for body in bodies]
 
 
-async def test_a_question_is_answered_with_the_key_of_a_choice_or_in_the_form(staged: Staged, board: Lab) -> None:
+async def test_a_question_is_answered_by_key_or_form(staged: Staged, board: Lab) -> None:
     """A question is an item to decide, not a failure.
 
     The answer is previewed, continues the run, and removes the item.

@@ -52,7 +52,7 @@ def empty_board(board: Lab) -> Lab:
     return board
 
 
-async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_board: Lab, tmp_path: Path) -> None:
+async def test_a_figure_opens_the_runs_it_counts(staged: Staged, empty_board: Lab, tmp_path: Path) -> None:
     """A repository's row and a day's bar open their runs.
 
     Figures can be exported; a month exceeds the complete period.
@@ -75,7 +75,7 @@ async def test_a_figure_leads_to_the_runs_that_it_counts(staged: Staged, empty_b
         assert "179 runs since 2 Apr" in scene.text
 
 
-async def test_what_is_not_known_completely_is_said(staged: Staged, empty_board: Lab) -> None:
+async def test_incomplete_figures_are_marked(staged: Staged, empty_board: Lab) -> None:
     """The figures cover a month, of which the cache has ten days."""
     async with staged(WIDE, synced=False) as scene:
         created = scene.clock() - timedelta(days=10)
@@ -110,7 +110,7 @@ async def exported(scene: Scene, folder: Path) -> None:
     assert "\x1b" not in table.read_text("utf-8")
 
 
-async def test_export_replaces_a_file_only_when_told_twice(staged: Staged, tmp_path: Path) -> None:
+async def test_export_replaces_a_file_only_when_confirmed(staged: Staged, tmp_path: Path) -> None:
     """The existing file stays until the second confirmation."""
     path = tmp_path / "old.json"
     path.write_text("precious")
@@ -142,7 +142,7 @@ def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def test_days_begin_at_local_midnight_also_where_the_clock_was_put_forward(berlin: None) -> None:
+def test_days_begin_at_local_midnight_across_clock_changes(berlin: None) -> None:
     """29 March 2026 has 23 hours in Berlin."""
     edges = WEEK.edges(datetime(2026, 3, 31, 10, tzinfo=UTC))
 
@@ -156,6 +156,6 @@ def test_days_begin_at_local_midnight_also_where_the_clock_was_put_forward(berli
 @pytest.mark.parametrize(
     ("part", "said"), [(None, "-"), (0.0, "0%"), (0.001, "1%"), (0.5, "50%"), (0.9999, "99%"), (1.0, "100%")]
 )
-def test_nearly_all_is_not_all(part: float | None, said: str) -> None:
+def test_a_share_below_all_is_never_shown_as_100(part: float | None, said: str) -> None:
     """One failure in ten thousand is not shown as 100%."""
     assert share(part) == said

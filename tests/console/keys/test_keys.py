@@ -12,7 +12,7 @@ from tests.console.conftest import SMALL, Scene, Staged
 from tests.lab import Lab
 
 
-async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) -> None:
+async def test_a_configured_key_replaces_the_default(staged: Staged) -> None:
     """The new key works, the old one does nothing, and errors are reported at the start."""
     async with staged(changed={"keys": {"app.help": "f1", "app.hlep": "f2"}}) as scene:
         assert [line for line in scene.toasts if line.startswith("keys.")] == [
@@ -35,12 +35,12 @@ async def test_a_key_of_the_users_own_takes_the_place_of_ours(staged: Staged) ->
         ({"app.quit": "hyperctrl+q"}, 'app.quit: "hyperctrl+q" is not a key'),
     ],
 )
-def test_keys_that_cannot_work_are_named(keys: dict[str, str], said: str) -> None:
+def test_impossible_keys_are_reported(keys: dict[str, str], said: str) -> None:
     """Keys that no terminal sends, and invalid keys, are reported."""
     assert said in " ".join(problems(keys))
 
 
-def test_a_commands_key_must_be_free() -> None:
+def test_a_commands_key_must_be_unused() -> None:
     """A screen would handle the key before the command."""
     taken = UserCommand("Deploy", ("true",), key="n")
     twice = (UserCommand("One", ("true",), key="ctrl+l"), UserCommand("Two", ("true",), key="ctrl+l"))
@@ -66,7 +66,7 @@ LEADS = (
 )
 
 
-async def test_what_is_typed_leads_there(staged: Staged) -> None:
+async def test_the_palette_opens_everything_by_name(staged: Staged) -> None:
     """The palette opens it by its name, from any tab."""
     async with staged() as scene:
         for typed, first, shown in LEADS:
@@ -80,7 +80,7 @@ async def test_what_is_typed_leads_there(staged: Staged) -> None:
             assert shown.casefold() in scene.text.casefold()
 
 
-async def test_a_run_is_found_by_its_id_and_foreign_names_are_text_on_one_line(staged: Staged, board: Lab) -> None:
+async def test_the_palette_finds_runs_and_shows_foreign_names_safely(staged: Staged, board: Lab) -> None:
     """Runs outside the list are found as well; markup and control characters have no effect."""
     for number, name in enumerate(("[red]x[/nope]", "x\x1b[31my")):
         board.put(f"run_hostile{number}", "failed", created=1.0, branch_name=name)

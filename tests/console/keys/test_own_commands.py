@@ -25,7 +25,7 @@ KNOWN = {"run_id": "run_1", "repository": "acme/api", "branch": "agent/flaky-ret
         ("{run_id}", "a\x00b", "cannot be printed"),
     ],
 )
-def test_values_that_change_the_command_are_refused(argument: str, value: str, why: str) -> None:
+def test_unsafe_values_of_a_command_are_refused(argument: str, value: str, why: str) -> None:
     """An option, a path outside or a control character is refused, since the service chose the value, not the user."""
     with pytest.raises(CommandUnusableError, match=why):
         filled_in(["less", argument], {**KNOWN, "run_id": value})
@@ -47,14 +47,14 @@ def test_a_value_never_becomes_a_second_argument(values: dict[str, str]) -> None
     assert not argv[1].startswith("-")
 
 
-async def test_what_ran_beside_tells_its_code_and_its_last_line() -> None:
+async def test_a_background_command_reports_its_exit_code_and_last_line() -> None:
     """The last line may come from either stream; control characters in it are replaced."""
     ended = await run_beside(["sh", "-c", r"echo one; printf '\033[2Jtwo\n' >&2; exit 3"])
 
     assert ended == (3, "␛[2Jtwo")
 
 
-async def test_a_command_that_takes_too_long_is_ended_with_all_it_started() -> None:
+async def test_a_slow_command_is_killed_with_its_children() -> None:
     """The whole session is killed, and the pipe closes although a grandchild held it.
 
     A missing program's error has the fix.

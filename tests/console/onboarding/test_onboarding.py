@@ -48,7 +48,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) -> None:
+async def test_a_profile_is_created_by_keyboard(place: Path, board: Lab) -> None:
     """Address and token are typed, the name is suggested, the service is asked once, and both files are private."""
     async with begun() as newcomer:
         await newcomer.press(*board.base_url, "tab", "tab", "tab", *TOKEN)
@@ -64,7 +64,7 @@ async def test_by_keyboard_from_nothing_to_a_profile(place: Path, board: Lab) ->
     assert {path.stat().st_mode & 0o777 for path in place.iterdir()} == {0o600}
 
 
-async def test_a_file_gives_the_token(place: Path, board: Lab) -> None:
+async def test_the_token_may_come_from_a_file(place: Path, board: Lab) -> None:
     """A relative path counts from the current folder, not from the configuration's."""
     (place / "mine.token").write_text(TOKEN)
     (place / "mine.token").chmod(0o600)
@@ -85,7 +85,7 @@ UNCONFIRMED = (
 )
 
 
-async def test_what_the_service_does_not_confirm_is_not_written(place: Path) -> None:
+async def test_an_unconfirmed_profile_is_not_written(place: Path) -> None:
     """The screen shows the error and the fix; changed answers withdraw the offer to write anyway.
 
     If the service is down or behind a VPN, ctrl+y writes all the same. Escape stops the check, and then leaves.
@@ -119,7 +119,7 @@ async def test_what_the_service_does_not_confirm_is_not_written(place: Path) -> 
     assert load(place / "config.toml", {}).profile().base_url == address
 
 
-async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
+async def test_errors_are_shown_below_their_fields(place: Path) -> None:
     """Errors appear when the user continues, not while typing, and the first one gets the cursor.
 
     The token cannot be copied or cut to the clipboard.
@@ -145,7 +145,7 @@ async def test_wrong_answers_are_said_below_their_fields(place: Path) -> None:
         assert token.value == ""
 
 
-async def test_a_file_that_cannot_be_written_is_said(place: Path, board: Lab) -> None:
+async def test_an_unwritable_file_is_reported(place: Path, board: Lab) -> None:
     """The token is not left behind in a file that no configuration names."""
     (place / "config.toml").write_text("this is no TOML")
     async with begun() as newcomer:
@@ -165,7 +165,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_on_a_terminal_the_console_opens_after_the_answers(terminal: Terminal, board: Lab) -> None:
+def test_the_console_opens_after_the_onboarding(terminal: Terminal, board: Lab) -> None:
     """All answers are typed at once in the program itself, and the token appears only in its field."""
     terminal.shows("Welcome", "with the version at the end")
     terminal.type(f"{board.base_url}\t\r\t{TOKEN}")

@@ -91,7 +91,7 @@ def clock() -> Clock:
     return Clock(NOW)
 
 
-async def test_between_two_profiles_nothing_is_cut_off(
+async def test_switching_profiles_interrupts_no_request(
     fleet_staged: FleetStaged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A switch waits until the current request is answered, so that its outcome is not lost.
@@ -177,7 +177,7 @@ async def test_a_profile_stays_until_every_outcome_is_recorded(
         assert outcome in scene.toasts
 
 
-async def test_another_profile_by_its_letters_and_back_again(fleet_staged: FleetStaged, staging: Lab) -> None:
+async def test_a_profile_is_opened_by_its_letters(fleet_staged: FleetStaged, staging: Lab) -> None:
     """The other profile has its own screens, header and polling.
 
     The old one is closed, and reopens with the same token.
@@ -204,7 +204,7 @@ async def test_another_profile_by_its_letters_and_back_again(fleet_staged: Fleet
         assert scene.app.session.engine.token_problem is None
 
 
-async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: FleetStaged, several: Settings) -> None:
+async def test_unusable_files_affect_one_profile_only(fleet_staged: FleetStaged, several: Settings) -> None:
     """Only that profile's rows are missing: the header of all profiles and its own banner say so.
 
     The user can switch to another one.
@@ -222,7 +222,7 @@ async def test_files_that_cannot_be_used_are_one_profiles_trouble(fleet_staged: 
         await scene.shows("[All 60]")
 
 
-def test_read_only_for_this_console_holds_for_every_profile(several: Settings, clock: Clock) -> None:
+def test_read_only_applies_to_every_profile(several: Settings, clock: Clock) -> None:
     """`--read-only` applies to the whole console; the configuration's `read_only` applies to its profile."""
     asked = ProfileEngines(several, replace(several.profile(), read_only=True), {}, clock)
     configured = ProfileEngines(several, several.profile("acme-staging"), {}, clock)
@@ -231,7 +231,7 @@ def test_read_only_for_this_console_holds_for_every_profile(several: Settings, c
     assert [profile.read_only for profile in configured.profiles] == [False, True, False]
 
 
-async def test_tokens_leave_the_environment_and_are_read_once(several: Settings, clock: Clock) -> None:
+async def test_tokens_are_removed_from_the_environment_and_read_once(several: Settings, clock: Clock) -> None:
     """A variable that two profiles share serves both, and a token from stdin survives a switch.
 
     If RUNWARDEN_TOKEN belongs to RUNWARDEN_BASE_URL, a profile with another address opens without it.
@@ -303,7 +303,9 @@ async def on_row_of(scene: Scene, profile: str) -> str:
     raise AssertionError(f"no run of {profile} in view:\n{scene.text}")
 
 
-async def test_all_rows_are_in_one_order(fleet_staged: FleetStaged, picture: SnapshotAssertion, staging: Lab) -> None:
+async def test_rows_of_all_profiles_are_in_one_order(
+    fleet_staged: FleetStaged, picture: SnapshotAssertion, staging: Lab
+) -> None:
     """Rows are sorted newest first, each with its profile in its colour, and filters apply to all.
 
     The header has the sums, and names the service that is down. On a read-only profile's row the send keys do nothing,
@@ -343,7 +345,7 @@ async def test_all_rows_are_in_one_order(fleet_staged: FleetStaged, picture: Sna
         assert isinstance(scene.app.screen, RunScreen)
 
 
-async def test_an_action_reaches_the_service_of_its_row_and_no_other(
+async def test_an_action_uses_the_service_of_its_row(
     fleet_staged: FleetStaged, writable: Settings, board: Lab, staging: Lab
 ) -> None:
     """The form names the profile in its colour, and the new run opens in its profile.

@@ -61,7 +61,7 @@ async def log_on_show(results: ScriptedResults) -> AsyncIterator[Shown]:
         shown.part.left()
 
 
-async def test_what_is_searched_for_is_found_and_no_error_is_guessed() -> None:
+async def test_a_log_search_wraps_around_and_no_error_is_guessed() -> None:
     """A search starts at the end and wraps around. Without steps from the service, no line is marked as an error."""
     async with log_on_show(ScriptedResults()) as shown:
         await shown.shows("403 lines · ended")
@@ -76,7 +76,7 @@ async def test_what_is_searched_for_is_found_and_no_error_is_guessed() -> None:
         await until(lambda: shown.told == ["Continued from the other end."])
 
 
-async def test_a_long_one_is_read_where_it_is_looked_at() -> None:
+async def test_only_the_visible_part_of_a_long_log_is_read() -> None:
     """The log starts at its end; a search continues into parts that were not read yet."""
     data = b"needle\n" + LOG * 100
     lines = data.count(b"\n")
@@ -88,7 +88,7 @@ async def test_a_long_one_is_read_where_it_is_looked_at() -> None:
         await until(lambda: (shown.view.total, shown.view.cursor) == (lines, 0))
 
 
-async def test_one_that_grows_is_followed_and_one_that_shrinks_is_read_again() -> None:
+async def test_a_growing_log_is_followed_and_a_shrunk_one_read_again() -> None:
     """The view says when there is no output for a while, the log is empty, or the service does not answer."""
     results = ScriptedResults(ended=False, log_=b"")
     async with log_on_show(results) as shown:
@@ -124,7 +124,7 @@ def told(number: int) -> tuple[LogStep, ...]:
     )
 
 
-async def test_a_conversation_is_shown_where_the_service_tells_its_steps() -> None:
+async def test_a_log_with_steps_is_shown_as_a_conversation() -> None:
     """Steps are wrapped for the view, a key shows the raw log, and failed steps are found as errors."""
     results = ScriptedResults(steps_=told(10))
     async with log_on_show(results) as shown:

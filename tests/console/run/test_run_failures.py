@@ -28,7 +28,7 @@ class FailingResults(ScriptedResults):
         raise DiskFailedError(MESSAGE, path=Path("cache.sqlite3"))
 
 
-async def test_a_part_that_cannot_be_read_says_so(run_on_show: OnShow) -> None:
+async def test_an_unreadable_part_shows_its_error(run_on_show: OnShow) -> None:
     """The part shows the error instead of loading forever; reopened, it is read again."""
     results = FailingResults()
     async with run_on_show(results) as scene:
@@ -42,7 +42,7 @@ async def test_a_part_that_cannot_be_read_says_so(run_on_show: OnShow) -> None:
             await scene.shows(words)
 
 
-async def test_a_mirror_that_cannot_be_kept_is_said(staged: Staged, tmp_path: Path) -> None:
+async def test_an_unusable_mirror_is_reported(staged: Staged, tmp_path: Path) -> None:
     """The error is shown as the reason why there is no change and no review."""
     (tmp_path / "repositories").write_text("a file where the mirrors' folder belongs")
     addresses = (RepositoryAddress("github:acme/*", str(tmp_path)), RepositoryAddress("gitlab:acme/*", str(tmp_path)))

@@ -28,7 +28,7 @@ from widgets.results.review import ReviewView
 PARTS = ("C", "r", "d", "l")
 
 
-async def test_the_conversation_tells_what_came_of_each_turn(run_on_show: OnShow) -> None:
+async def test_the_conversation_shows_each_turns_result(run_on_show: OnShow) -> None:
     """Each turn shows its words, caller, times, failure, change and cost, and how long such runs usually take."""
     first, second = two_turns()
     used = replace(second, usage=ModelUsage(3, 1000, 200, 3, 1.5))
@@ -71,7 +71,7 @@ async def test_artifacts_are_saved(run_on_show: OnShow, tmp_path: Path) -> None:
         assert (tmp_path / "saved/report.md").read_bytes() == b"# Done"
 
 
-async def test_what_is_not_to_be_had_is_said_in_each_part(run_on_show: OnShow) -> None:
+async def test_each_empty_part_gives_its_reason(run_on_show: OnShow) -> None:
     """Each part gives the reason, and none is empty."""
     missing = Unavailable(NOTHING)
     async with run_on_show(ScriptedResults(missing, missing, missing, missing)) as scene:
@@ -119,7 +119,7 @@ async def test_a_reply_is_sent_as_a_continuation(
         assert page.query_one(ReplyBox).text == ""
 
 
-async def test_parts_and_turns_lead_to_each_other(run_on_show: OnShow) -> None:
+async def test_parts_and_turns_are_linked(run_on_show: OnShow) -> None:
     """A finding opens its line and returns; `>` and `<` switch to a turn's own results."""
     results = ScriptedResults()
     async with run_on_show(results) as scene:
@@ -176,7 +176,7 @@ async def test_a_run_is_cancelled_once_it_is_confirmed(run_on_show: OnShow, monk
         assert [action.kind for action in found] == ["run.cancel"]
 
 
-async def test_nothing_hostile_in_a_part_is_raw(run_on_show: OnShow) -> None:
+async def test_hostile_text_in_a_part_is_escaped(run_on_show: OnShow) -> None:
     """Control characters are replaced, and no line is too long."""
     hostile = b"\x1b[2J\x1b]52;c;eA==\x07 [/nope]\n" + b"B" * 100_000
     patch = b"diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1,2 @@\n-" + hostile.replace(b"\n", b"\n+") + b"\n"

@@ -12,7 +12,7 @@ from widgets.forms.inputs import LineInput
 RUN = run_detail("fix/it")
 
 
-async def test_a_change_is_applied_or_checked_out_beside(
+async def test_a_change_is_applied_or_checked_out_into_a_new_folder(
     run_on_show: OnShow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`B` creates a folder with the named commit and leaves the checkout as it was.

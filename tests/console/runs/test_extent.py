@@ -43,13 +43,13 @@ def said(coverage: Coverage, *, is_limited: bool = True, **fields: object) -> li
         (Coverage(), "history not complete yet", "partial"),
     ],
 )
-def test_no_more_is_claimed_than_is_known(coverage: Coverage, wide: str, narrow: str) -> None:
+def test_the_extent_line_claims_only_what_is_known(coverage: Coverage, wide: str, narrow: str) -> None:
     """The line names a gap, an end and a beginning; only a list without any gap up to now is called complete."""
     assert said(coverage)[0] == wide
     assert narrow in said(coverage)
 
 
-def test_what_limits_no_answer_is_not_said() -> None:
+def test_gaps_outside_the_query_are_not_mentioned() -> None:
     """A query inside the cached period mentions no gap, except the time since the last answer.
 
     A search under way has found at least that many.
@@ -72,7 +72,7 @@ def test_what_limits_no_answer_is_not_said() -> None:
         (RunFilter(statuses=("queued", "failed")), CoverageGap(before(hours=5), before(hours=2))),
     ],
 )
-def test_only_a_gap_in_which_the_query_could_find_runs_counts(condition: RunFilter, gap: CoverageGap | None) -> None:
+def test_only_gaps_that_affect_the_query_are_mentioned(condition: RunFilter, gap: CoverageGap | None) -> None:
     """The newest gap is named first; a query inside the cached period misses nothing."""
     extent = Extent(5, 5, History(Coverage((TODAY, EARLIER), NOON)), is_filtered=bool(condition))
 

@@ -12,7 +12,7 @@ STEPS = [
 ]
 
 
-async def test_the_end_of_a_failed_runs_log_is_beside_the_list(staged: Staged, board: Lab) -> None:
+async def test_a_failed_runs_log_end_is_shown_next_to_the_list(staged: Staged, board: Lab) -> None:
     """The last turn's log is requested once, however often the cursor returns.
 
     Two lines include the one that explains.

@@ -15,7 +15,7 @@ from storage.records.insights import FailedRuns
 NOON = datetime(2026, 5, 1, 12, 0, 30, 5, tzinfo=UTC)
 
 
-def test_a_platform_is_a_query_that_finds_its_runs_alone() -> None:
+def test_a_platform_opens_its_runs_only() -> None:
     """The query excludes the end of its period, and no second is lost."""
     for platform in ("github", "gitlab"):
         lead = runs_lead(of_platform(platform), NOON, NOON + timedelta(minutes=5))
@@ -27,7 +27,7 @@ def test_a_platform_is_a_query_that_finds_its_runs_alone() -> None:
         assert found.filter.until == datetime(2026, 5, 1, 12, 5, 30, 999_999, tzinfo=UTC)
 
 
-async def test_an_incident_says_what_failed_in_it_on_its_platform(tmp_path: Path) -> None:
+async def test_an_incident_counts_its_platforms_failures(tmp_path: Path) -> None:
     """Runs count by when they ended, not by their creation, and only on the incident's platform.
 
     It may have begun any time after the last good poll, so a failure shortly before the first bad poll counts.

@@ -22,7 +22,7 @@ class Pane(App[None]):
         self.query_one(LinePane).paint()
 
 
-async def test_what_is_painted_line_by_line_reads_as_what_is_painted_whole() -> None:
+async def test_incremental_painting_equals_full_painting() -> None:
     """Words and colours match after several changes between two frames; a long line is wrapped."""
     first = [Content("title"), Content("8s"), Content.styled("one", "red"), Content(LONG)]
     last = [Content.styled("title", "bold"), Content("9s"), Content.styled("two", "green"), Content(LONG)]

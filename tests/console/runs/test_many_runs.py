@@ -21,7 +21,7 @@ def at_cursor(scene: Scene) -> str:
     return scene.table.row.run_id
 
 
-async def test_marked_runs_are_cancelled_and_no_other(staged: Staged, board: Lab) -> None:
+async def test_only_marked_runs_are_cancelled(staged: Staged, board: Lab) -> None:
     """The dialog lists the runs and explains its two keys; enter does nothing. An ended run is only counted."""
     async with staged() as scene:
         await scene.press("slash", *"is:active", "enter", "space", "space")
@@ -60,7 +60,7 @@ async def test_more_runs_than_the_cap_are_not_cancelled(staged: Staged, board: L
         assert board.posts == []
 
 
-async def test_what_is_done_with_one_is_done_with_the_marked_one(staged: Staged) -> None:
+async def test_a_single_marked_run_is_used_instead_of_the_cursor(staged: Staged) -> None:
     """The marked run is used, not the one under the cursor; with several marked, a key for one run explains that."""
     async with staged() as scene:
         await scene.press("space", "space")
@@ -79,7 +79,7 @@ async def test_what_is_done_with_one_is_done_with_the_marked_one(staged: Staged)
         assert scene.app.screen.values["repository"] == detail.run.repository.label
 
 
-async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_is_opened_in_the_browser(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a template or an address from the service, a message says what is missing.
 
     Only web addresses are opened.
@@ -94,7 +94,7 @@ async def test_a_run_is_opened_where_it_is_shown(staged: Staged, board: Lab, mon
         assert sum("Nothing says where runs are shown." in toast for toast in scene.toasts) == 2
 
 
-async def test_many_are_marked_and_exported(staged: Staged, tmp_path: Path) -> None:
+async def test_matching_runs_are_marked_and_exported(staged: Staged, tmp_path: Path) -> None:
     """Only matching runs are marked; ids are copied as safe text, and the exported file is private."""
     async with staged() as scene:
         scene.table.mark(["run_\x1b[2J"])

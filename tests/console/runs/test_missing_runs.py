@@ -40,7 +40,7 @@ def cursor_line(scene: Scene) -> str:
 TAIL = "runs before 19:36:42 are not fetched · enter fetch them"
 
 
-async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) -> None:
+async def test_the_last_line_fetches_older_runs(begun: Staged, board: Lab) -> None:
     """Enter on the last line fetches older runs until none is missing, and new runs above do not disturb it.
 
     Missing runs are still reported after a restart, before the service is asked.
@@ -70,7 +70,7 @@ async def test_the_last_line_fetches_what_is_older(begun: Staged, board: Lab) ->
         assert scene.table.row.run_id.startswith("run_01JX0059")
 
 
-async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_runs_before_the_cached_period_are_fetched(begun: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """A query inside the cached period offers nothing to fetch, and escape stops fetching.
 
     An empty result says where it searched.
@@ -96,7 +96,7 @@ async def test_a_date_before_what_is_held_is_fetched_since_then(begun: Staged, m
         await scene.shows("Searched only the 20 runs that are here;", "No run matches here")
 
 
-async def test_what_was_not_confirmed_for_long_is_not_shown_as_live(begun: Staged) -> None:
+async def test_an_unconfirmed_status_is_not_shown_as_live(begun: Staged) -> None:
     """An old status is dimmed, and the detail says since when; runs that a poll lists again are live."""
     async with begun(SMALL) as scene:
         await scene.press("G", "enter", "G", "k")

@@ -13,7 +13,7 @@ def above(scene: Scene) -> list[str]:
     return lines[first:titles]
 
 
-async def test_what_needs_you_stands_above_the_list(staged: Staged, board: Lab) -> None:
+async def test_items_that_need_you_are_above_the_list(staged: Staged, board: Lab) -> None:
     """An empty section takes no line, the cursor stays on its run, and enter opens the item in the inbox."""
     failed = [run_id for run_id, run in board.runs.items() if run["status"] == "failed"]
     for run_id in failed:

@@ -13,7 +13,7 @@ async def confirmed(scene: Scene, request: WriteRequest, run_id: str) -> None:
     await enter(scene.engine.ledger, request, "confirmed", key=run_id, actor="ada", made=run_id)
 
 
-async def test_a_run_is_shown_with_what_was_said_and_with_its_branch(staged: Staged) -> None:
+async def test_a_run_shows_its_messages_and_branch(staged: Staged) -> None:
     """Each message shows its sender and outcome.
 
     If the next turn has its own id, the run that it continues is named.

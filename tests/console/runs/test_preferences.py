@@ -19,7 +19,7 @@ FULL = Preferences(
 )
 
 
-def test_everything_is_read_back(tmp_path: Path) -> None:
+def test_preferences_are_restored(tmp_path: Path) -> None:
     """Views, order, columns and widths are restored; the file is private and replaced as a whole."""
     file = PreferencesFile(tmp_path / "profile" / "console.json")
 
@@ -30,7 +30,7 @@ def test_everything_is_read_back(tmp_path: Path) -> None:
     assert [path.name for path in file.path.parent.iterdir()] == ["console.json"]
 
 
-def test_what_another_console_saved_stays(tmp_path: Path) -> None:
+def test_another_consoles_preferences_are_kept(tmp_path: Path) -> None:
     """Each change is applied to the file's content at that time."""
     one, other = PreferencesFile(tmp_path / "console.json"), PreferencesFile(tmp_path / "console.json")
     one.change(lambda known: known.with_view(ViewSettings("A", "a")))
@@ -41,7 +41,7 @@ def test_what_another_console_saved_stays(tmp_path: Path) -> None:
     assert other.change(lambda known: known.without_view("b")).views == (ViewSettings("a", "again"),)
 
 
-def test_a_damaged_file_is_as_good_as_none(tmp_path: Path) -> None:
+def test_a_damaged_file_is_ignored(tmp_path: Path) -> None:
     """Preferences are lost, but nothing else is."""
     path = tmp_path / "console.json"
     for text in ("", "nonsense", "[]", '{"version": 1, "views": [{}]}', '{"version": 7}', "\ud800"):

@@ -33,9 +33,7 @@ def asked(board: Lab) -> list[str]:
     return [path.rpartition("/")[2] for path in paths if "/runs/" in path and not path.endswith("/log")]
 
 
-async def test_rows_say_what_was_asked_and_what_came_of_it(
-    staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_rows_show_instructions_and_results(staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """An active run has no result yet.
 
     Only visible runs are requested, once for each status. Known details survive a restart without a new request.
@@ -74,7 +72,7 @@ async def test_rows_say_what_was_asked_and_what_came_of_it(
     assert asked(board)[: len(before)] == before
 
 
-async def test_without_the_extension_what_was_sent_is_known(
+async def test_without_the_extension_sent_instructions_are_shown(
     staged: Staged, board: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Columns without values are hidden, and the service is asked once, not for each run."""

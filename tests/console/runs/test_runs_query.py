@@ -58,7 +58,7 @@ async def test_an_invalid_query_cannot_be_saved_as_a_view(scene: Scene) -> None:
         ("America/St_Johns", ("2026-04-28T00:00-02:30", "2026-04-28T23:59:59.999999-02:30")),
     ],
 )
-def test_a_day_is_of_the_local_calendar(zone: str, limits: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_day_is_a_local_day(zone: str, limits: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A day includes all its seconds and none of the next day's."""
     monkeypatch.setenv("TZ", zone)
     time.tzset()

@@ -13,7 +13,7 @@ from storage.records import RunChanges, RunWindow, WindowRequest
 from tests.console.conftest import Staged
 
 
-async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for(
+async def test_many_changes_are_read_at_once_and_failed_reads_repeated(
     staged: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A burst of changes takes one or two reads; after a failure the rows stay, and the next change catches up."""
@@ -44,7 +44,7 @@ async def test_many_changes_are_read_at_once_and_a_failed_reading_is_made_up_for
         assert scene.table.window.runs == total + 1
 
 
-async def test_pages_of_new_runs_are_read_once_a_tick(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_runs_are_read_once_a_tick(staged: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first page is shown at once; while more follow, the rows and the run next to them are read at each tick."""
     async with staged() as scene:
         read, window = list[WindowRequest](), Cache.window

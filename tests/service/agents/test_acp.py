@@ -106,7 +106,7 @@ await self.say("It says 43.")
 """
 
 
-def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: Turn) -> None:
+def test_an_acp_program_works_and_resumes_its_session(turn: Turn) -> None:
     """All its permission requests are granted, and its reports are steps; a loaded session's repeats are not."""
     done = turn(WORK)
 
@@ -131,7 +131,7 @@ def test_a_program_works_through_its_client_and_goes_on_with_its_session(turn: T
     assert (lost.failure, lost.result.summary, '"lost"' in lost.log) == (None, "Earlier turns", True), lost.log
 
 
-def test_each_end_of_a_turn_is_an_outcome(turn: Turn) -> None:
+def test_each_way_a_turn_ends_has_an_outcome(turn: Turn) -> None:
     """An error, a sudden exit and each reason to stop have their outcome."""
     error = turn("raise RequestError({'code': -32603, 'message': 'insufficient quota'})")
     ended = turn("print('out of paper', file=sys.stderr, flush=True); os._exit(3)")
@@ -169,7 +169,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("does", "failure", "summary"), HOSTILE.values(), ids=HOSTILE)
-def test_a_program_that_misbehaves_ends_its_turn_clearly(
+def test_a_misbehaving_program_fails_with_a_clear_reason(
     turn: Turn, does: str, failure: str | None, summary: str | None
 ) -> None:
     """The files that it changed are kept."""

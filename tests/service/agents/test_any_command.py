@@ -17,7 +17,7 @@ from tests.waiting import present
 Make = Callable[..., Any]
 
 
-def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Make, script: Make) -> None:
+def test_instructions_are_one_argument_and_never_an_option(rehearse: Make, script: Make) -> None:
     """Instructions may be an argument, follow `--name=` or come in a file; standard input is then empty."""
     source = 'printf "%s|" "$@"; cat "$3"; cat; echo end'
     agent = script(source, "{instructions}", "--message={instructions}", "{instructions_file}", "{run_id}", "{branch}")
@@ -28,7 +28,7 @@ def test_instructions_reach_a_command_as_one_argument_and_no_option(rehearse: Ma
     assert words[5] == f"{given}\nend\n"
 
 
-def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, script: Make, tmp_path: Path) -> None:
+def test_a_command_gets_its_task_and_readable_folders(rehearse: Make, script: Make, tmp_path: Path) -> None:
     """The task comes on standard input, configured folders are read-only, and an idle agent is stopped."""
     (tmp_path / "shown").mkdir()
     (tmp_path / "shown" / "facts").write_text("known\n", "utf-8")
@@ -43,7 +43,7 @@ def test_a_command_finds_its_task_and_what_is_named_readable(rehearse: Make, scr
     assert str(ghost).startswith("the program 'no-such-agent' is not there")
 
 
-def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, script: Make, tmp_path: Path) -> None:
+def test_files_in_an_agents_home_are_never_used_outside(rehearse: Make, script: Make, tmp_path: Path) -> None:
     """The agent's git configuration and attributes only affect the agent itself."""
     mark = tmp_path / "owned"
     source = (
@@ -57,7 +57,7 @@ def test_what_an_agent_plants_in_its_home_is_never_used_outside(rehearse: Make, 
     assert not mark.exists()
 
 
-def test_homes_stay_for_a_run_and_caches_for_an_agent(rehearse: Make, script: Make) -> None:
+def test_homes_belong_to_runs_and_caches_to_agents(rehearse: Make, script: Make) -> None:
     """Another run has its own home; a cache that grows too large fails the turn."""
     home = 'echo "$2" >> $HOME/said; cat $HOME/said'
     cache = "cat $XDG_CACHE_HOME/word; echo kept > $XDG_CACHE_HOME/word; {}"
@@ -73,7 +73,7 @@ def test_homes_stay_for_a_run_and_caches_for_an_agent(rehearse: Make, script: Ma
     assert "allowed (cache of the agent)" in str(over.failure)
 
 
-def test_a_log_keeps_the_beginning_and_the_end(rehearse: Make, script: Make) -> None:
+def test_a_long_log_keeps_its_beginning_and_end(rehearse: Make, script: Make) -> None:
     """Each half of the limit has whole lines, with the number of bytes between them."""
     settings = ExecutionSettings(agent=AgentLimits(output_bytes=8192))
     source = "echo first; yes 'a line' | head -n 100000; echo last"
@@ -87,7 +87,7 @@ def test_a_log_keeps_the_beginning_and_the_end(rehearse: Make, script: Make) -> 
     assert len(after) < 4200
 
 
-def test_the_last_lines_and_every_event_count_among_millions() -> None:
+def test_the_last_lines_and_events_are_found_among_millions() -> None:
     """A failure quotes the last words, even after much output, and events are found anywhere."""
     noise = b"a line\n" * 50_000
     reader, events = OutcomeReader(), OutcomeReader(outcome.codex)
@@ -113,7 +113,7 @@ LINGERED = "the program reported its end but stayed for 1 s more, and was stoppe
     ],
     ids=["ignores signals", "failed and computes"],
 )
-def test_a_program_that_stays_is_stopped(
+def test_a_program_that_does_not_exit_is_stopped(
     rehearse: Make, script: Make, monkeypatch: pytest.MonkeyPatch, source: str, failure: str | None
 ) -> None:
     """The change that it made is kept."""

@@ -82,7 +82,7 @@ CLIENTS = (
 )
 
 
-def test_only_a_host_on_the_list_is_reached(proxied: Make, host: TlsHost) -> None:
+def test_only_listed_hosts_are_reachable(proxied: Make, host: TlsHost) -> None:
     """Hosts are allowed by name or address; the log has each refusal with the line that would allow it.
 
     Each client finds the proxy in its environment, and checks the host's certificate itself.
@@ -122,7 +122,7 @@ END
 """
 
 
-def test_nothing_else_leads_out(proxied: Make, host: TlsHost) -> None:
+def test_no_other_connection_leaves_the_sandbox(proxied: Make, host: TlsHost) -> None:
     """Addresses, other ports, plain HTTP, direct sockets and other names in the TLS greeting are refused.
 
     With a fronted host, no name or no TLS, the proxy connects nowhere before it has read the greeting.
@@ -148,7 +148,7 @@ PRIVATE = [
 ]
 
 
-def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_with_an_internal_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever runs an allowed name's DNS can give it any address, including internal ones."""
     found = [
         (socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443))
@@ -160,9 +160,7 @@ def test_a_name_that_leads_into_the_machine_s_networks_is_not_dialled(monkeypatc
     assert addresses_of(Host.parse("evil.example"), 443, None) == [("9.9.9.9", 443)]
 
 
-def test_an_internal_host_is_reached_where_the_list_gives_its_address(
-    host: TlsHost, rehearse: Make, script: Make
-) -> None:
+def test_an_internal_host_needs_its_address_in_the_list(host: TlsHost, rehearse: Make, script: Make) -> None:
     """An internal host is reached by its name at that address only, or by the address.
 
     A refused listed host is logged with the reason.

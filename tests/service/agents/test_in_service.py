@@ -76,7 +76,7 @@ def test_a_preset_s_run_is_a_conversation_whose_cost_is_kept(
 
 
 @NEEDS_SANDBOX
-def test_what_a_program_says_of_itself_is_only_text(own: Own, equipped: Any, tmp_path: Path) -> None:
+def test_a_programs_invalid_text_is_stored_safely(own: Own, equipped: Any, tmp_path: Path) -> None:
     """JSON may have lone surrogates and NUL, which no database stores; the turn still ends once."""
     model, program = {"provider": "anthropic", "key_env": "MODEL_KEY"}, tmp_path / "failing"
     event = {"type": "result", "is_error": True, "result": "\udc00 half \ud800 \udcff \0 of it", "subtype": "success"}
@@ -110,7 +110,7 @@ class Collector(Server):
 
 
 @NEEDS_SANDBOX
-def test_a_turn_and_its_agent_s_calls_are_traced_below_their_request(
+def test_a_turn_and_its_calls_are_traced(
     start: Callable[..., Api], server: ModelServer, stand_in: Callable[[str], Path], tmp_path: Path
 ) -> None:
     """No span has a token or any of the run's words."""

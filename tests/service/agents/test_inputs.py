@@ -22,7 +22,7 @@ def apply(service: Any, folder: Path, *agents: dict[str, Any]) -> Any:
     return service.admin("apply", str(file))
 
 
-def test_inputs_reach_an_agent_as_declared_or_are_refused(idle: Api, tmp_path: Path) -> None:
+def test_inputs_match_their_declaration_or_are_refused(idle: Api, tmp_path: Path) -> None:
     """The prompt is filled in once, followed by the caller's words and unused inputs, and the run names its agent.
 
     Inputs that do not match their declaration are a 400 without a run. An organization also sees the agents for all.
@@ -64,7 +64,7 @@ def test_inputs_reach_an_agent_as_declared_or_are_refused(idle: Api, tmp_path: P
 GEMINI = {"provider": "gemini", "key_env": "K"}
 
 
-def test_a_configuration_that_cannot_work_is_refused_with_its_fix(idle: Api, tmp_path: Path) -> None:
+def test_an_impossible_configuration_is_refused_with_its_fix(idle: Api, tmp_path: Path) -> None:
     for agent, said in (
         ({"prompt": "On {inputs.fokus}", "inputs": {"focus": {}}}, "prompt: {inputs.fokus} is not known"),
         ({"inputs": {"n": {"type": "integer", "default": "x"}}}, "default: a whole number is expected, not"),

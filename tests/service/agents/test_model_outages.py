@@ -98,7 +98,7 @@ LONG = (pytest.mark.campaign, pytest.mark.timeout(1800))
     ("number", "kills", "patience_s"),
     [(3, 1, 600), pytest.param(50, 2, 600, marks=LONG), pytest.param(50, 2, 0.5, marks=LONG)],
 )
-def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
+def test_during_an_outage_one_turn_probes_and_none_fails(
     asker: Callable[..., Any], server: ModelServer, number: int, kills: int, patience_s: float
 ) -> None:
     """The others stay queued with the reason, even over kills, and each ends once.
@@ -109,7 +109,7 @@ def test_while_a_provider_is_away_one_turn_asks_and_none_fails(
 
 
 @NEEDS_SANDBOX
-def test_a_turn_is_resumed_from_its_session_and_its_change_when_the_limit_ends(
+def test_a_turn_is_resumed_when_the_limit_ends(
     asker: Callable[..., Any], server: ModelServer, stand_in: Callable[[str], Path]
 ) -> None:
     """The turn gives its slot back and says until when; if it is cancelled, its diff is kept."""
@@ -203,7 +203,7 @@ def fallen(api: Api, other: ModelServer, number: int, kills: int, repository: Pa
 
 @NEEDS_SANDBOX
 @pytest.mark.parametrize(("number", "kills"), [(4, 1), pytest.param(50, 2, marks=LONG)])
-def test_while_a_provider_is_away_a_fallback_goes_on(
+def test_during_an_outage_the_fallback_continues(
     services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer, number: int, kills: int
 ) -> None:
     """Each turn ends once, over kills, with one agent at a time; the run, its cost and its commit name the agent."""
@@ -219,7 +219,7 @@ def test_while_a_provider_is_away_a_fallback_goes_on(
 
 
 @NEEDS_SANDBOX
-def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
+def test_a_fallback_replaces_only_a_long_limit(
     services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer
 ) -> None:
     """A refusal or the agent's own failure does not start it.
@@ -252,7 +252,7 @@ def test_a_fallback_takes_a_limit_s_place_only_if_it_is_long_and_no_refusal_s(
 
 
 @NEEDS_SANDBOX
-def test_a_provider_that_stays_silent_until_the_time_limit_is_down(
+def test_a_provider_silent_until_the_time_limit_is_down(
     services: Callable[[float], Any], own: Own, server: ModelServer, other: ModelServer
 ) -> None:
     """If it was silent for half of the limit, the fallback continues from the turn's changes."""
@@ -281,7 +281,7 @@ def ask_of(database: Database, name: str, key: str | None, owner: str | None = N
 
 
 @BOTH
-def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database: Database) -> None:
+def test_each_provider_that_is_down_gets_one_probing_turn(database: Database) -> None:
     """A key counts as its own provider; an organization's own agent replaces the one for all."""
     owner = organization(database, "acme", NOW)
     keys = {"a": "ONE", "b": "TWO", "c": "SIX", "d": None}
@@ -305,7 +305,7 @@ def test_each_provider_that_is_away_gets_one_turn_and_all_others_begin(database:
     assert waiting == [("Anthropic", 2), ("Anthropic", 2)]
 
 
-def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(database: Database) -> None:
+def test_turns_with_a_fallback_begin_during_an_outage(database: Database) -> None:
     """The turns begin once the provider was down for `fallback_after`, unless the fallback's provider is down too."""
     owner = organization(database, "acme", NOW)
     first = ask_of(database, "a", "ONE", fallback=["gone", "b"], fallback_after="1h")
@@ -326,7 +326,7 @@ def test_turns_with_a_fallback_begin_while_another_asks_a_provider_that_is_away(
     assert (name, why["gone"]) == ("b", "it is not configured")
 
 
-def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Database) -> None:
+def test_an_outage_ends_with_the_first_answer(database: Database) -> None:
     """A turn that is the only one without an answer fails alone."""
     organization(database, "acme", NOW)
     agent = ask_of(database, "a", "ONE")
@@ -350,7 +350,7 @@ def test_a_provider_is_away_for_all_until_any_turn_gets_an_answer(database: Data
 
 
 @BOTH
-def test_a_turn_that_gave_its_place_back_begins_when_it_is_due(database: Database) -> None:
+def test_a_paused_turn_begins_when_it_is_due(database: Database) -> None:
     """The turn begins once, not earlier, and not if it was cancelled; pauses without any answer do not count."""
     organization(database, "acme", NOW)
     run = accepted(database, "acme", now=NOW)

@@ -92,7 +92,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, server: ModelServer) ->
     return run
 
 
-def test_the_key_is_nowhere_in_the_sandbox(
+def test_the_key_is_not_in_the_sandbox(
     monkeypatch: pytest.MonkeyPatch, rehearse: Make, script: Make, server: ModelServer
 ) -> None:
     """The key is in no environment, command line or output; the program's dummy key does not leave the sandbox."""
@@ -114,7 +114,7 @@ def test_the_key_is_nowhere_in_the_sandbox(
     assert not [word for word in (KEY, "[masked]", "MODEL_KEY") if word in done.log]
 
 
-def test_the_key_is_added_outside_and_tokens_and_bad_endings_are_read(ask: Make, server: ModelServer) -> None:
+def test_the_key_is_added_and_usage_and_cut_answers_are_read(ask: Make, server: ModelServer) -> None:
     """Plain and streamed answers of every provider are read; a cloud is called at the operator's address only."""
     for provider, base, path, body, model, asked_at in COUNTED:
         server.requests.clear()
@@ -134,9 +134,7 @@ def test_the_key_is_added_outside_and_tokens_and_bad_endings_are_read(ask: Make,
             assert ask(provider, path, body, base_url=server.origin + base).ending == reason, path
 
 
-def test_a_key_that_a_command_prints_is_kept_until_it_is_refused(
-    ask: Make, server: ModelServer, tmp_path: Path
-) -> None:
+def test_a_key_from_a_command_is_kept_until_refused(ask: Make, server: ModelServer, tmp_path: Path) -> None:
     """When it is refused, the request is repeated with a new key, unnoticed by the program.
 
     Without a valid key the turn fails with the command's words; keys that a provider echoes are masked.
@@ -165,7 +163,7 @@ COST = (INPUT * 1000 + CACHED * 100 + OUTPUT * 2000) / 1_000_000
 PRICES = {"claude-": {"input": 1000, "output": 2000, "cached": 100}}
 
 
-def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: ModelServer) -> None:
+def test_a_request_beyond_the_budget_is_not_sent(ask: Make, server: ModelServer) -> None:
     """A model without a price is not called if there is a dollar budget; the last answer counts as well.
 
     An agent that needs no further request still succeeds. Without own prices, list prices apply.
@@ -191,7 +189,7 @@ def test_what_a_spent_budget_does_not_cover_is_not_asked(ask: Make, server: Mode
     assert done.used == [(model, Usage(INPUT, CACHED, 0, OUTPUT), 6350)]
 
 
-def test_what_the_provider_refuses_ends_the_turn_with_the_fix(ask: Make, server: ModelServer) -> None:
+def test_a_providers_refusal_ends_the_turn_with_the_fix(ask: Make, server: ModelServer) -> None:
     """One request is enough, however often the program would try again."""
     server.status, server.refusal = 401, {"error": {"message": "no"}}
     denied = ask(*MESSAGES, 3)
@@ -206,7 +204,7 @@ def test_what_the_provider_refuses_ends_the_turn_with_the_fix(ask: Make, server:
     assert len(server.requests) == 2
 
 
-def test_what_the_agent_may_not_ask_never_leaves_with_the_key(ask: Make, server: ModelServer) -> None:
+def test_a_forbidden_request_is_never_forwarded(ask: Make, server: ModelServer) -> None:
     """The program gets a 403, and the log has a line; allowed requests pass on the same connection."""
     last = f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 18\r\n\r\n"
     last += '{"model": "gpt-x"}'
@@ -244,7 +242,7 @@ AWAY: dict[str, Step] = {
 WHOLE = b'{"usage": {"input_tokens": 7, "output_tokens": 3}}'
 
 
-def test_an_answer_is_passed_back_and_counted_in_any_framing(ask: Make, server: ModelServer) -> None:
+def test_answers_are_forwarded_and_counted_in_any_framing(ask: Make, server: ModelServer) -> None:
     """The answer may have a length, chunks or end with the connection, even after interim responses."""
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n%b\r\n2b;x=y\r\n%b\r\n0\r\n\r\n"
     early = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"
@@ -270,7 +268,7 @@ def test_a_redirect_is_an_error_and_is_not_followed(ask: Make, server: ModelServ
     assert [one.path for one in server.requests] == ["/v1/messages"]
 
 
-def test_nothing_is_asked_again_for_an_agent_that_has_gone(ask: Make, server: ModelServer) -> None:
+def test_nothing_is_retried_for_an_agent_that_has_exited(ask: Make, server: ModelServer) -> None:
     """The turn is not stopped for that."""
     server.otherwise = lambda _: Respond(503)
     done = ask(*MESSAGES, is_patient=False)
@@ -278,7 +276,7 @@ def test_nothing_is_asked_again_for_an_agent_that_has_gone(ask: Make, server: Mo
     assert (len(server.requests), done.failure) == (1, None)
 
 
-def test_a_provider_that_is_away_for_a_while_is_waited_for(ask: Make, server: ModelServer) -> None:
+def test_a_short_outage_is_waited_out(ask: Make, server: ModelServer) -> None:
     """The program sends one request and gets its answer; failed attempts are charged to no one."""
     server.script(*AWAY.values())
     done = ask(*STREAMED)
@@ -297,7 +295,7 @@ BROKEN = {
 }
 
 
-def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServer) -> None:
+def test_a_begun_answer_is_not_repeated(ask: Make, server: ModelServer) -> None:
     """The program sees the cut and may try again; the part that arrived is charged by its length."""
     for answer in BROKEN.values():
         server.requests.clear()
@@ -309,7 +307,7 @@ def test_an_answer_that_has_begun_is_not_made_twice(ask: Make, server: ModelServ
         assert (done.failure, len(done.used), len(server.requests)) == (None, 2, 2)
 
 
-def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, server: ModelServer) -> None:
+def test_a_lasting_outage_ends_the_turn_with_the_reason(ask: Make, server: ModelServer) -> None:
     """The turn fails after the configured patience, however often the program retries.
 
     The reason has the status, provider, model and fix.
@@ -333,7 +331,7 @@ def test_one_that_stays_away_ends_the_turn_and_the_reason_says_how(ask: Make, se
         assert (len(done.used) > 1, len(server.requests) > 1) == (is_broken, True)
 
 
-def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> None:
+def test_the_longest_matching_name_has_the_price() -> None:
     """Cached tokens and cache writes have their own price; a list price may depend on the prompt's length.
 
     A list price only ignores a date or `-latest` at the end, since similar names may cost something else.
@@ -360,7 +358,7 @@ def test_the_longest_name_has_the_price_and_a_list_price_the_whole_name() -> Non
         assert price_of(model, {"": Price(input=0, output=0)}) == Price(input=0, output=0), "the operator's wins"
 
 
-def test_an_answer_that_counts_nothing_is_counted_by_its_length() -> None:
+def test_an_answer_without_usage_is_counted_by_length() -> None:
     """Missing or invalid counts do not make tokens free, and neither does a broken stream."""
     for text in (b"", b"{", b"[1, null]", b'{"usage": 7}', b'{"usage": {"input_tokens": "x"}}', b"\xff"):
         plain, cut, framed = Meter(400, ""), Meter(400, "text/event-stream"), Meter(400, "x/vnd.amazon.eventstream")
@@ -373,7 +371,7 @@ def test_an_answer_that_counts_nothing_is_counted_by_its_length() -> None:
         assert framed.total(is_complete=True) == Usage(100, 0, 0, (len(text) + 4000) // 4)
 
 
-def test_how_a_stream_ended_is_read_from_its_events() -> None:
+def test_a_streams_end_is_read_from_its_events() -> None:
     """The end of the connection alone is no proof.
 
     Bedrock's frames contain Anthropic's events; invalid frames cannot be read.

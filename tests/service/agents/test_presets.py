@@ -93,7 +93,7 @@ TEXT = "Prefer zebras to horses.\n"
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-def test_turns_of_a_run_are_one_conversation_and_know_no_key(ready: Make, server: ModelServer, preset: str) -> None:
+def test_turns_of_a_run_share_a_conversation_without_the_key(ready: Make, server: ModelServer, preset: str) -> None:
     """Each turn resumes the one before, and the key is in no file, process, line or commit.
 
     The repository's text for the model is included once. Hooks, servers, plugins and commands of a hostile repository
@@ -120,7 +120,7 @@ def test_turns_of_a_run_are_one_conversation_and_know_no_key(ready: Make, server
         assert sum(usage.tokens for _, usage, _ in one.used) == len(one.used) * (INPUT + CACHED + OUTPUT) > 0
 
 
-def test_a_message_reaches_claude_code_at_work(ready: Make, server: ModelServer) -> None:
+def test_a_message_reaches_a_working_claude_code(ready: Make, server: ModelServer) -> None:
     """The next request has it once, after the instructions; its input is closed only at the end."""
     stage, agent = ready("claude-code")
     then = Message("run_1", "msg_1", 1, "Use zebras instead.", "now", "waiting", "ann", 0)
@@ -143,7 +143,7 @@ def test_a_message_reaches_claude_code_at_work(ready: Make, server: ModelServer)
     assert "ann says: Use zebras instead." in done.log
 
 
-def test_only_a_file_of_the_repository_is_text_for_the_model(sandbox: Sandbox, tmp_path: Path) -> None:
+def test_only_a_checkouts_own_file_is_text_for_the_model(sandbox: Sandbox, tmp_path: Path) -> None:
     """The first of its names that is a file of the checkout with at most 64 KiB counts; otherwise an empty file."""
     workspace, outside = Workspace(tmp_path / "work"), tmp_path / "outside"
     workspace.create()
@@ -199,7 +199,7 @@ def test_a_session_keeps_no_settings_of_its_own(ready: Make, sandbox: Sandbox, t
     assert (outside / "settings.json").read_text() == "{}"
 
 
-def test_a_repository_s_servers_are_told_in_each_program_s_own_words() -> None:
+def test_a_repositorys_mcp_servers_are_configured_for_each_program() -> None:
     """Arguments and files only have the names of the variables that servers need, never a value."""
     servers = {"docs": {"url": "https://docs.test/mcp"}, "tools": {"command": ["tools", "a {url} \"'"]}}
     setup = RepositorySetup.model_validate({"variables": {"GREETING": "hello"}, "mcp_servers": servers})

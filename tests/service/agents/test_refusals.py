@@ -46,7 +46,7 @@ ROWS = [
 ]
 
 
-def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
+def test_a_limits_end_is_read_in_every_providers_form() -> None:
     """The limit may be in seconds, an instant or a duration; of several limits, the exhausted one counts."""
     for headers, body, wait_s in (
         ({"retry-after": "30"}, "", 30),
@@ -66,7 +66,7 @@ def test_when_a_limit_ends_is_read_from_all_that_providers_say() -> None:
         assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
 
 
-def test_an_error_is_told_as_the_provider_says_it_with_its_fix() -> None:
+def test_a_providers_error_is_reported_with_its_fix() -> None:
     """Only a 401 or its equivalents mention the key, and no JSON is shown.
 
     Gateways wrap errors in errors, pages and events.
@@ -97,7 +97,7 @@ FIELDS = ("type", "acp", "update", "errors", "error", "status", "message", "item
 VALUES = (5, [5], {"role": "assistant", "content": 5}, {"type": ["agent_message"]}, None)
 
 
-def test_an_event_of_other_types_than_expected_is_read_and_one_in_pieces() -> None:
+def test_unexpected_and_split_events_are_read() -> None:
     """Readable parts are kept, and a reported error stays an error. ACP messages may be split anywhere."""
     for listener in LISTENERS:
         reader = OutcomeReader(listener)
@@ -121,7 +121,7 @@ EDIT = "a.txt\n```\n<<<<<<< SEARCH\n=======\nzebras\n>>>>>>> REPLACE\n```\n"
 COUNTED = "\nTokens: 1.2k sent, 50 received. Cost: $0.0035 message, $0.0035 session.\n"
 
 
-def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
+def test_aiders_last_answer_is_found_in_its_output() -> None:
     """The edits are left out, since they are in the change."""
     for ending, summary in ((f"Go on?\n{COUNTED}a.txt\nApplied edit\n", "I add it.\na.txt\nGo on?"), ("Half of", None)):
         reader = OutcomeReader(of_line=outcome.aider)
@@ -130,7 +130,7 @@ def test_aider_s_last_answer_is_found_among_what_it_prints() -> None:
         assert (reader.report.summary, reader.failure(0) is None) == (summary, summary is not None)
 
 
-def test_a_program_s_failure_is_told_with_a_fix() -> None:
+def test_a_programs_failure_is_reported_with_a_fix() -> None:
     """The program's own words come first, without JSON; if its answer was cut off, the model is named."""
     cut = {"type": "turn.failed", "error": {"message": "Incomplete response returned, reason: max_output_tokens"}}
     for listener, line, status, reason, words in (

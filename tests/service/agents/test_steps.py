@@ -115,7 +115,7 @@ PARTS = ("text", "input", "command", "changes", "items", "exit_code", "content",
 
 
 @pytest.mark.parametrize("preset", TRANSCRIPTS)
-def test_forged_events_are_read_as_far_as_they_can_be(preset: PresetName) -> None:
+def test_forged_events_are_read_as_far_as_possible(preset: PresetName) -> None:
     """Each step can be sent as JSON in UTF-8, whatever the events contain."""
     forged = []
     for event, value in product([one for one in TRANSCRIPTS[preset] if isinstance(one, dict)], VALUES):
@@ -155,7 +155,7 @@ def words(steps: list[Step]) -> str:
     return "".join(step.text for step in steps).replace("\n", "")
 
 
-def test_a_followed_log_gives_each_step_once_and_is_read_backwards_too() -> None:
+def test_a_log_gives_each_step_once_in_both_directions() -> None:
     """A piece may end within a line or a message.
 
     Backwards, the parts join up; a line longer than a part is in one of them.
@@ -179,7 +179,7 @@ def test_a_followed_log_gives_each_step_once_and_is_read_backwards_too() -> None
         assert words(steps) == words(steps_of(preset, data))
 
 
-def test_times_and_figures_are_told_where_they_are_known() -> None:
+def test_known_times_and_figures_are_in_steps() -> None:
     claude, over_acp = (steps_of(preset, log(preset)) for preset in ("claude-code", "acp"))
     run = [step for step in claude if step.call == "c2"]
 

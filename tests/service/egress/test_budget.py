@@ -15,7 +15,7 @@ from service.egress.usage import Usage
 from tests.waiting import eventually
 
 
-def test_an_agent_is_held_to_its_organization_s_limit_a_day() -> None:
+def test_an_organizations_daily_limit_applies_to_its_agents() -> None:
     """The limit applies whatever the agent's own budget is; without a price, a dollar limit refuses the model."""
     meter, free = MemoryMeter(), Price(input=0, output=0)
     watch = SpendingWatch(SpendingLimits(), meter)
@@ -35,7 +35,7 @@ def test_an_agent_is_held_to_its_organization_s_limit_a_day() -> None:
 
 
 @pytest.mark.parametrize(("used_tokens", "is_allowed"), [(99, True), (100, False)])
-def test_a_request_waits_for_the_figures_of_those_under_way(used_tokens: int, is_allowed: bool) -> None:
+def test_a_request_waits_for_the_usage_of_earlier_ones(used_tokens: int, is_allowed: bool) -> None:
     """An agent may send the next request before the last one's usage is recorded; an estimate never stops it."""
     meter = MemoryMeter()
     watch = SpendingWatch(SpendingLimits(run_tokens=100), meter)
@@ -63,9 +63,7 @@ def key_of(**source: object) -> ModelKey:
     return ModelKey(ModelAccess.model_validate({"provider": "openai", **source}))
 
 
-def test_a_command_is_run_again_only_for_a_key_that_was_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_command_runs_again_only_after_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several requests with a refused key, the first one gets a new key for all; without a key, the reason is given.
 
     A process that it leaves behind is killed, since it may keep the command's output open.

@@ -67,7 +67,7 @@ CLOSED = [
 ]
 
 
-def test_what_programs_ask_for_is_open() -> None:
+def test_requests_of_known_programs_are_allowed() -> None:
     """The exact method and path count; a model that Bedrock names by its ARN is decoded once."""
     for provider, requests in OPEN.items():
         for method, target in requests:
@@ -78,7 +78,7 @@ def test_what_programs_ask_for_is_open() -> None:
     assert (route.model, route.path, route.is_billed) == (ARN, path, True)
 
 
-def test_everything_else_is_closed() -> None:
+def test_all_other_requests_are_refused() -> None:
     """Above all, paths that a normalizing upstream would read as another path are refused."""
     for method, target in CLOSED:
         for provider in PROVIDERS.values():
@@ -86,7 +86,7 @@ def test_everything_else_is_closed() -> None:
                 route_of(provider, method, target)
 
 
-def test_only_listed_models_pass() -> None:
+def test_only_listed_models_are_allowed() -> None:
     """A model is listed by name, with a date, by pattern, or by the alias that programs use."""
     for allowed, model, passes in (
         ((), "any", True),
@@ -103,7 +103,7 @@ def test_only_listed_models_pass() -> None:
             check_model(model, allowed)
 
 
-def test_every_model_of_a_body_is_checked_and_one_read_otherwise_is_refused() -> None:
+def test_every_model_of_a_body_is_checked() -> None:
     bodies = [b'{"model": "a", "model": "b"}', b'{"model": "a", "Model": "b"}', b"[]", b"", b"\xff"]
 
     for body in (*bodies, '{"model": "a"}'.encode("utf-16")):
@@ -115,7 +115,7 @@ def test_every_model_of_a_body_is_checked_and_one_read_otherwise_is_refused() ->
     assert [*models_in(body)] == ["a", "b", "c", "d"]
 
 
-def test_a_host_is_a_name_or_an_address_and_anything_else_is_none() -> None:
+def test_a_host_is_a_name_or_an_address() -> None:
     """A host has one form, which is compared, resolved and connected to.
 
     Names that resolvers read as addresses are refused. No token goes to a clone address whose host git could read
@@ -168,7 +168,7 @@ def split(data: bytes, at: int) -> bytes:
     return b"".join(data[:3] + len(part).to_bytes(2) + part for part in (body[:at], body[at:]))
 
 
-def test_a_hello_names_the_host_that_was_asked_for_and_others_are_refused() -> None:
+def test_the_tls_greeting_must_name_the_requested_host() -> None:
     """The greeting may come at once, with the CONNECT, or in several records, unchanged.
 
     A greeting to an address may have no name.

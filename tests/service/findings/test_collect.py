@@ -55,13 +55,13 @@ def told(tree: Path, *findings: dict[str, Any], source: str = SOURCE) -> list[An
     return list(present(read(written(tree, {"version": 1, "findings": findings}, source=source)).findings))
 
 
-def test_the_schema_that_is_published_is_the_one_that_is_checked() -> None:
+def test_the_published_schema_is_the_checked_one() -> None:
     published = (ROOT / "docs/findings.schema.json").read_text("utf-8")
 
     assert published == json.dumps(FindingsFile.model_json_schema(), indent=2) + "\n"
 
 
-def test_a_finding_keeps_its_id_wherever_its_lines_go(tmp_path: Path) -> None:
+def test_a_finding_keeps_its_id_when_its_lines_move(tmp_path: Path) -> None:
     """A moved, indented or reworded finding is the same; another rule, file or line is another; equal ones differ.
 
     Without a rule the lines identify it, and without lines the title, since models reword the same problem.
@@ -84,7 +84,7 @@ def test_a_finding_keeps_its_id_wherever_its_lines_go(tmp_path: Path) -> None:
     assert told(tmp_path, bare | {"line": 99, "end_line": 100, "title": "Beyond the end"})[0].line is None
 
 
-def test_texts_are_printable_and_hold_no_secret(tmp_path: Path) -> None:
+def test_texts_are_printable_and_contain_no_secret(tmp_path: Path) -> None:
     """Control characters become signs, long texts are cut, and the result can be read back."""
     (one,) = told(tmp_path, EVAL | {"title": "a\n\x1b[2Jsk-123456" + "x" * 400, "message": "one\r\ntwo\u202e"})
 
@@ -101,7 +101,7 @@ LIES: Final = (
 )
 
 
-def test_a_finding_that_lies_is_left_out_alone(tmp_path: Path) -> None:
+def test_only_the_invalid_finding_is_omitted(tmp_path: Path) -> None:
     """The log names it by its number, and the others count."""
     found = read(written(tmp_path, {"version": 1, "findings": [*(EVAL | lie for lie, _ in LIES), EVAL]}))
 
@@ -111,7 +111,7 @@ def test_a_finding_that_lies_is_left_out_alone(tmp_path: Path) -> None:
         assert reason in remark
 
 
-def test_a_broken_file_is_told_and_fails_nothing(tmp_path: Path) -> None:
+def test_a_broken_file_is_logged_without_a_failure(tmp_path: Path) -> None:
     contents = ("", b"\xff\xfe", "[]", "[" * 100_000, "1" * 5_000, '{"version": 2, "findings": []}', "x" * (1 << 21))
     for name, content in product((JSON, SARIF), contents):
         found = read(written(tmp_path / name[-5:], content, name))
@@ -120,7 +120,7 @@ def test_a_broken_file_is_told_and_fails_nothing(tmp_path: Path) -> None:
         assert [one.startswith(f"{name} is not ") for one in found.remarks] == [True], content[:40]
 
 
-def test_no_link_is_followed_and_nothing_special_is_read(tmp_path: Path) -> None:
+def test_links_and_special_files_are_not_read(tmp_path: Path) -> None:
     """The file, its folder and a source must not lead out of the checkout."""
     outside = written(tmp_path / "outside", {"version": 1, "findings": [EVAL]})
     linked, special = tmp_path / "linked", tmp_path / "special"
@@ -167,7 +167,7 @@ CODEQL: Final[dict[str, Any]] = {
 }
 
 
-def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
+def test_sarif_of_real_scanners_is_read(tmp_path: Path) -> None:
     """Rules of extensions, scores as severities, encoded addresses and suppressed results are understood."""
     found = read(written(tmp_path, {"version": "2.1.0", "runs": [CODEQL]}, SARIF)).findings
 
@@ -183,7 +183,7 @@ def test_sarif_as_scanners_write_it_and_of_any_types(tmp_path: Path) -> None:
                 read(written(tmp_path, {"version": "2.1.0", "runs": runs}, SARIF))
 
 
-def test_of_too_many_the_heaviest_are_kept_and_what_few_bytes_make_large_stays_small(tmp_path: Path) -> None:
+def test_only_the_most_severe_of_too_many_findings_are_kept(tmp_path: Path) -> None:
     """Placeholders in SARIF must not multiply without limit."""
     many = [EVAL | {"rule": f"r{number}", "severity": "note"} for number in range(MAX_FINDINGS)]
     found = read(written(tmp_path, {"version": 1, "findings": [*many, EVAL | {"severity": "blocker"}]}))

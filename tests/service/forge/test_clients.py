@@ -16,7 +16,7 @@ PROPOSAL: dict[str, Any] = {**BRANCHES, "title": TITLE, "body": "Because.", "is_
 IDENTITY = {f"GIT_{role}_{key}": "a@b" for role in ("AUTHOR", "COMMITTER") for key in ("NAME", "EMAIL")}
 
 
-def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_resolved(forge: Forge) -> None:
+def test_each_forge_can_open_post_read_edit_and_resolve(forge: Forge) -> None:
     """A fork's branch of the same name does not count, and comments become threads over several pages.
 
     A status is set once, with as much of its text as the forge accepts.
@@ -52,7 +52,7 @@ def test_a_pull_request_is_opened_once_and_its_review_is_posted_read_edited_and_
     assert [(commit, context) for commit, context, _ in forge.statuses] == [("b" * 40, "runwarden/claude")]
 
 
-def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
+def test_comments_on_issues_are_posted_read_and_edited(forge: Forge) -> None:
     """The comment's web address is returned; of a long discussion, only new comments are read."""
     client = forge.client()
     forge.comment("7", "Me, too", "ann")
@@ -73,7 +73,7 @@ def test_a_comment_on_an_issue_is_posted_read_and_edited(forge: Forge) -> None:
 
 
 @pytest.mark.parametrize("forge", [GitHubServer, GitLabForge], indirect=True)
-def test_what_the_forge_refuses_says_why_and_whether_it_is_worth_another_try(forge: Forge) -> None:
+def test_a_forges_refusal_has_a_reason_and_whether_to_retry(forge: Forge) -> None:
     """A line outside the diff is refused for good; a wrong token can be corrected."""
     client = forge.client()
     number = client.open(**PROPOSAL).number
@@ -105,7 +105,7 @@ def test_a_change_beyond_its_limits_is_not_pushed() -> None:
         assert (reason or "") in (found or "")
 
 
-def test_no_patch_is_made_of_files_that_do_not_fit_into_memory(tmp_path: Path) -> None:
+def test_no_patch_is_made_of_huge_files(tmp_path: Path) -> None:
     """Added, changed and removed files are counted before they are read, and submodules are not."""
     GitRunner(tmp_path, 30)("init", "--quiet", "--bare", str(tmp_path / "r"))
     git = GitRunner(tmp_path, 30, IDENTITY).inside(tmp_path / "r")

@@ -77,7 +77,7 @@ def posted(api: Api, run_id: str) -> bool:
 
 
 @NEEDS_SANDBOX
-def test_a_run_opens_its_pull_request_and_its_agent_never_sees_the_token(
+def test_a_run_opens_its_pull_request_without_showing_the_token(
     tenant: Make, equipped: Any, entry: dict[str, Any], forge: GitHubServer
 ) -> None:
     """The token is not in the environment, /proc, configuration, log, diff, commit, answers or posts."""

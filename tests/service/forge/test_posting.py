@@ -46,7 +46,7 @@ def states(server: Forge) -> list[str]:
     return [words.get(one, one) for commit in (OLD, NEW) for one in server.shown(commit).values()]
 
 
-def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) -> None:
+def test_workers_killed_at_any_request_post_once(desk: Desk) -> None:
     """A worker is killed before and after the forge carries out each request; in the end each result is there once."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
@@ -90,7 +90,7 @@ def test_workers_killed_at_each_request_and_each_answer_post_once(desk: Desk) ->
 
 
 @ONE_FORGE
-def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
+def test_a_status_follows_its_turn(desk: Desk) -> None:
     """The status is pending while the turn works; a change during a posting is posted after it."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
@@ -119,7 +119,7 @@ def test_a_status_follows_a_turn_and_never_falls_back(desk: Desk) -> None:
         ("blocker", b"findings.json is not used: no JSON", "error"),
     ],
 )
-def test_a_status_fails_on_findings_as_grave_as_set(desk: Desk, limit: str, unread: bytes | None, shown: str) -> None:
+def test_a_status_fails_on_configured_severities(desk: Desk, limit: str, unread: bytes | None, shown: str) -> None:
     """The turn itself completed and its review is posted; unreadable findings do not pass the check."""
     desk.plan(EVERYTHING | {"status": limit})
     run_id = desk.begin()
@@ -137,7 +137,7 @@ def test_a_status_fails_on_findings_as_grave_as_set(desk: Desk, limit: str, unre
 
 
 @ONE_FORGE
-def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk) -> None:
+def test_a_turn_without_a_commit_sets_the_status_of_its_base(desk: Desk) -> None:
     """Failed and cancelled turns leave no commit pending, open and review nothing, and cannot begin again."""
     run_id = desk.begin()
     desk.at_work(run_id, OLD)
@@ -153,7 +153,7 @@ def test_a_turn_without_a_commit_says_how_it_ended_where_it_began(desk: Desk) ->
 
 
 @ONE_FORGE
-def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk) -> None:
+def test_a_pull_request_has_the_runs_words_without_commands(desk: Desk) -> None:
     """A pull request is a draft in the run's words with a link, without mentions, commands or secrets.
 
     Forges accept 65,536 characters.
@@ -188,7 +188,7 @@ def test_a_pull_request_says_what_was_asked_and_done_and_obeys_no_one(desk: Desk
 
 
 @ONE_FORGE
-def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk) -> None:
+def test_another_turn_updates_only_our_part_of_the_text(desk: Desk) -> None:
     """Title and text around our part belong to users; a text without our marks is all theirs."""
     run_id = desk.begin()
     desk.end(run_id)
@@ -213,9 +213,7 @@ def test_a_further_turn_renews_our_part_and_leaves_what_people_wrote(desk: Desk)
 
 @ONE_FORGE
 @pytest.mark.parametrize(("state", "count"), [("closed", 1), ("merged", 2)])
-def test_what_a_person_closed_stays_closed_and_what_is_merged_is_followed_up(
-    desk: Desk, state: str, count: int
-) -> None:
+def test_closed_pull_requests_stay_closed(desk: Desk, state: str, count: int) -> None:
     """A later commit reopens no closed pull request; after a merge, a new one is opened."""
     run_id = desk.begin()
     desk.end(run_id)
@@ -236,7 +234,7 @@ def test_what_a_person_closed_stays_closed_and_what_is_merged_is_followed_up(
     [(Respond(429, {"message": "slow down"}, {"Retry-After": "90"}), 89), (Drop(), 0)],
     ids=["limit", "away"],
 )
-def test_a_forge_that_asks_for_rest_or_is_away_rests_for_all_that_is_due(desk: Desk, answer: Step, rest_s: int) -> None:
+def test_a_forges_rate_limit_applies_to_all_postings(desk: Desk, answer: Step, rest_s: int) -> None:
     """One request learns of it and the others wait as long, then all is posted. A refused request is not repeated."""
     due = [desk.begin(branch=f"agent/{at}") for at in range(3)]
     desk.server.before = lambda _: answer
@@ -263,7 +261,7 @@ def test_a_forge_that_asks_for_rest_or_is_away_rests_for_all_that_is_due(desk: D
 
 
 @ONE_FORGE
-def test_what_the_operator_left_out_is_said_and_made_up_for(desk: Desk) -> None:
+def test_a_posting_waits_for_missing_configuration(desk: Desk) -> None:
     """The token goes to no other host; the posting is made once everything is configured, or dropped after a day."""
     early, late = desk.begin(), desk.begin()
     desk.connect(host="elsewhere.example")
@@ -316,7 +314,7 @@ def test_the_same_change_opens_no_second_pull_request(desk: Desk, change: dict[s
 
 
 @ONE_FORGE
-def test_of_two_with_the_same_change_the_earlier_one_opens_its_pull_request(desk: Desk) -> None:
+def test_the_earlier_of_two_equal_runs_opens_the_pull_request(desk: Desk) -> None:
     """The other waits for it; if it fails, the other opens its own, which both then use."""
     due = []
     for at in range(2):
@@ -348,7 +346,7 @@ def subject(commit: str, attempts: int = 1, **run: Any) -> Subject:
     return Subject(posting, made, [turn], "main", None, lambda text: text)
 
 
-def test_a_review_waits_for_its_pull_request_and_gives_way_to_a_newer_head(forge: Forge) -> None:
+def test_a_review_waits_for_its_pull_request(forge: Forge) -> None:
     """Without one, it is tried again soon; if the pull request has moved on or is closed, that is recorded."""
     client = forge.client()
     with pytest.raises(ForgeError, match="has no pull request yet") as waiting:

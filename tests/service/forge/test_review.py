@@ -73,7 +73,7 @@ def is_write(received: Received) -> bool:
 
 
 @pytest.mark.parametrize("answers", ["come", "are lost"])
-def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Forge, answers: str) -> None:
+def test_a_review_is_updated_over_three_pushes(forge: Forge, answers: str) -> None:
     """The answer to every write may be lost, and the write is repeated.
 
     Nothing is posted without a finding, or rewritten without a change.
@@ -101,7 +101,7 @@ def test_over_three_pushes_a_review_is_updated_not_repeated(forge: Forge, answer
     assert len(pull.client.threads(pull.number)) == 4
 
 
-def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> None:
+def test_deleted_or_resolved_comments_are_not_posted_again(forge: Forge) -> None:
     """A later run does not post it either, although its service does not know the earlier one."""
     pull = Pull(forge)
     pull.push(0, A, B, D)
@@ -118,7 +118,7 @@ def test_what_a_person_deleted_or_ticked_is_not_posted_again(forge: Forge) -> No
 
 
 @ONE_FORGE
-def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> None:
+def test_a_failing_comment_does_not_block_others(forge: Forge) -> None:
     """The comment is tried again; if the forge keeps failing, the finding goes into the text."""
     pull = Pull(forge)
     forge.branches["agent/fix-1"] = HEADS[0]
@@ -132,7 +132,7 @@ def test_a_comment_at_which_the_forge_fails_holds_nothing_back(forge: Forge) -> 
 
 
 @ONE_FORGE
-def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
+def test_marks_count_only_for_their_own_agent_and_account(forge: Forge) -> None:
     """A mark counts only in comments of our own account, and for its own agent."""
     pull, other = Pull(forge), Pull(forge, "cl-aude")
     pull.push(0, A)
@@ -146,7 +146,7 @@ def test_two_agents_and_forgers_leave_each_other_alone(forge: Forge) -> None:
 
 
 @ONE_FORGE
-def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> None:
+def test_a_token_without_an_account_uses_the_marks(forge: Forge) -> None:
     """An example is the installation token of a GitHub App."""
     pull = Pull(forge)
     forge.before = lambda received: Respond(403, {}) if received.target.endswith("/user") else None
@@ -157,7 +157,7 @@ def test_a_token_that_may_not_ask_who_it_is_goes_by_the_marks(forge: Forge) -> N
 
 
 @FORGEJO
-def test_what_is_gone_is_said_where_no_call_resolves_it(forge: ForgejoServer) -> None:
+def test_forgejo_text_reports_resolved_findings(forge: ForgejoServer) -> None:
     """In Forgejo 16.0 the text says that a finding is gone until it is back. Users resolve it on the page."""
     forge.resolves = False
     pull = Pull(forge)
@@ -174,7 +174,7 @@ def test_what_is_gone_is_said_where_no_call_resolves_it(forge: ForgejoServer) ->
 
 
 @FORGEJO
-def test_a_review_that_broke_off_is_posted_anew(forge: ForgejoServer) -> None:
+def test_an_interrupted_review_is_posted_again(forge: ForgejoServer) -> None:
     """Comments of a pending review are visible to their author only, so they are deleted and posted again."""
     pull = Pull(forge)
     forge.breaks_at = "finding b"
@@ -206,7 +206,7 @@ def test_lists_are_read_to_their_end(forge: ForgejoServer) -> None:
 
 
 @FORGEJO
-def test_the_newest_status_counts_in_whatever_order_they_come(forge: ForgejoServer) -> None:
+def test_the_newest_status_counts_in_any_order(forge: ForgejoServer) -> None:
     """A status equal to the newest is not set again; one equal to an older status is."""
     client = forge.client()
     for state in ("pending", "success", "success", "pending"):
@@ -215,7 +215,7 @@ def test_the_newest_status_counts_in_whatever_order_they_come(forge: ForgejoServ
     assert [said["state"] for _, _, said in forge.statuses] == ["pending", "success", "pending"]
 
 
-def test_foreign_text_is_shown_and_does_nothing() -> None:
+def test_foreign_text_has_no_effect() -> None:
     """No mention, command, link or HTML works; code stays code, and a suggestion cannot end its own block.
 
     No title or message closes an issue at the merge; harmless words stay unchanged.
@@ -245,7 +245,7 @@ def test_foreign_text_is_shown_and_does_nothing() -> None:
 
 @example("a | b\n--|--\n`x | <b> `")
 @given(st.text(alphabet="`\\<>[]()!|~-:&;\n bi@#/", max_size=60))
-def test_no_foreign_text_becomes_html_or_a_link(text: str) -> None:
+def test_foreign_text_never_becomes_html_or_a_link(text: str) -> None:
     markdown = MarkdownIt("commonmark", {"html": True}).enable("table")
     blocks = markdown.parse(f"{inert(text)}\n\n<!-- end -->")
     tokens = [token.type for block in blocks for token in (block, *(block.children or ()))]
@@ -253,7 +253,7 @@ def test_no_foreign_text_becomes_html_or_a_link(text: str) -> None:
     assert [one for one in tokens if one in {"html_block", "html_inline", "link_open", "image"}] == ["html_block"]
 
 
-def test_a_mark_within_foreign_text_is_none() -> None:
+def test_a_mark_inside_foreign_text_is_ignored() -> None:
     """Only the end of a comment and the last line of a review count."""
     marks = Marks("x")
     forged = f"{marks.finding('b' * 16)}\n{marks.review({'dismissed': ['a' * 16]})}"

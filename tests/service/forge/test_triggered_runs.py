@@ -51,7 +51,7 @@ def commented(words: str, sha: str = SHA, **given: Any) -> HookEvent | None:
     return event("pull_request_review_comment", github_comment(words, sha, **given))
 
 
-def test_a_comment_asks_by_its_first_words() -> None:
+def test_a_comments_first_words_start_a_run() -> None:
     """A quotation, a code block, a later mention or another name does not start a run."""
     for words, command, rest in (
         (ASK, "review", ""),
@@ -69,7 +69,7 @@ def test_a_comment_asks_by_its_first_words() -> None:
             assert (one and (one.command, one.words)) == (command and (command, rest))
 
 
-def test_a_comment_names_its_pull_request_as_far_as_the_code_host_does() -> None:
+def test_a_comments_pull_request_is_read_from_the_delivery() -> None:
     """GitHub names the head only in a comment on the diff, and a deletion starts nothing."""
     for found, known in (
         (commented("@runwarden review it", number=12), (12, SHA, "main", True)),
@@ -82,7 +82,7 @@ def test_a_comment_names_its_pull_request_as_far_as_the_code_host_does() -> None
     assert event("issue_comment", github_comment(ASK, action="deleted")) is None
 
 
-def test_a_comment_that_may_be_forged_starts_nothing_and_says_why() -> None:
+def test_a_comment_that_may_be_forged_starts_nothing() -> None:
     """The comment may be edited by someone else, on a closed pull request, or the service's own."""
     for given, fault in (
         ({"action": "edited"}, "the comment was edited: only a new one counts"),
@@ -95,7 +95,7 @@ def test_a_comment_that_may_be_forged_starts_nothing_and_says_why() -> None:
     assert edited.fault == "the comment was edited: only a new one counts"
 
 
-def test_a_rule_that_would_be_anyone_s_or_cannot_work_is_refused() -> None:
+def test_an_open_or_impossible_trigger_is_refused() -> None:
     for given, error in (
         ({"on": ["comment"]}, "a rule on comments needs their authors"),
         ({"on": ["issue"]}, "a rule on issues needs their authors"),
@@ -137,7 +137,7 @@ class Board:
             turns.end(connection, run.id, 1, outcome, now_micros())
 
 
-def test_a_comment_starts_one_run_whoever_delivers_it(database: Database) -> None:
+def test_a_comment_starts_one_run_for_all_deliveries(database: Database) -> None:
     """Two webhooks may deliver it; unknown authors, bots and the service itself start none."""
     board = Board(database, ON_COMMENT)
     ask = f"{ASK} the login"
@@ -167,7 +167,7 @@ def test_a_comment_starts_one_run_whoever_delivers_it(database: Database) -> Non
     assert turn.inputs["comment"] == {"author": "dora", "command": "review", "words": words}
 
 
-def test_a_push_ends_what_it_started_and_not_what_a_person_asked_for(database: Database) -> None:
+def test_a_push_cancels_only_runs_of_earlier_pushes(database: Database) -> None:
     """A comment stops nothing either; an older change is outdated, whatever was requested since."""
     board = Board(database, TriggerRule(agent="reviewer", instructions="Look.", on=("opened", "pushed")), ON_COMMENT)
 
@@ -184,7 +184,7 @@ def test_a_push_ends_what_it_started_and_not_what_a_person_asked_for(database: D
     assert board.deliver(change("synchronize", "3" * 40, 1))[0] == "stale"
 
 
-def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) -> None:
+def test_a_failed_check_starts_one_run(database: Database) -> None:
     """A run starts once per commit and check, one at a time; checks of our own pushes as often as the rule allows."""
     board = Board(database, ON_FAILED)
 
@@ -212,7 +212,7 @@ def test_a_failed_check_starts_one_run_and_no_endless_chain(database: Database) 
     assert (workflow.check, workflow.head_sha) == ("build", "5" * 40)
 
 
-def test_the_code_host_is_asked_for_what_a_delivery_leaves_out(desk: Desk) -> None:
+def test_missing_facts_of_a_delivery_are_requested(desk: Desk) -> None:
     """The organization's own host returns the head, its target, and whether it is a fork's."""
     rules = {"triggers": [ON_COMMENT.model_dump(), ON_FAILED.model_dump()]}
     entry = RepositoryEntry.model_validate(desk.place | {"name": "r", "protected": []} | rules)
@@ -280,7 +280,7 @@ FIX: Final = "@runwarden fix the clock"
 VISIBLE: Final = "[x]: broken today\n[^1]: note\n[x](y): z\na [b]: c 1\ufe0f\u20e3 \u2764\ufe0f"
 
 
-def test_an_issue_asks_by_a_new_label_an_assignment_or_a_mention() -> None:
+def test_a_new_label_assignment_or_mention_starts_a_run() -> None:
     """Only a change made just now counts, not the labels that it already has."""
     for found, wanted in (
         (of_github("labeled", label="agent"), ("issue", ("agent",), (), "")),
@@ -299,7 +299,7 @@ def test_an_issue_asks_by_a_new_label_an_assignment_or_a_mention() -> None:
         assert one.kind == "closed" or one.fault == ""
 
 
-def test_an_issue_that_may_not_ask_says_why() -> None:
+def test_an_issue_that_starts_nothing_has_a_reason() -> None:
     for found, fault in (
         (of_github("labeled", label="agent", state="closed"), "the issue is closed"),
         (of_github("labeled", label="agent", locked=True), "the issue is locked"),
@@ -313,7 +313,7 @@ def test_an_issue_that_may_not_ask_says_why() -> None:
         assert present(found).fault == fault
 
 
-def test_the_text_of_an_issue_is_data_that_everyone_could_see(database: Database) -> None:
+def test_an_issues_text_is_quoted_without_hidden_parts(database: Database) -> None:
     """The text is in a block that it cannot close, without hidden parts, and cut to its beginning.
 
     Later edits are ignored.
@@ -340,7 +340,7 @@ def test_the_text_of_an_issue_is_data_that_everyone_could_see(database: Database
     assert len(large.instructions) < 21_000
 
 
-def test_an_issue_s_text_is_what_its_readers_see() -> None:
+def test_an_issues_invisible_text_is_removed() -> None:
     """Comments, instructions, declarations, link definitions and invisible characters are removed; code stays."""
     for text, shown in (
         ("<!--> a <!---> b <!-- x -->c", "[hidden] a [hidden] b [hidden]c"),
@@ -357,7 +357,7 @@ def test_an_issue_s_text_is_what_its_readers_see() -> None:
         assert found.text == shown.replace("[hidden]", "[hidden comment]")
 
 
-def test_only_those_who_are_allowed_start_a_run_and_only_once(database: Database) -> None:
+def test_only_allowed_authors_start_a_run_once(database: Database) -> None:
     """Every delivery is checked; a label set again starts another run once the first has ended."""
     board = Board(database, RULE)
 
@@ -382,7 +382,7 @@ def test_only_those_who_are_allowed_start_a_run_and_only_once(database: Database
     assert (other, assigned) == (("ignored", "reviewer: not for the command 'review'"), ("started", ""))
 
 
-def test_a_closed_issue_ends_its_runs_and_no_others(database: Database) -> None:
+def test_a_closed_issue_cancels_only_its_runs(database: Database) -> None:
     """GitLab numbers merge requests separately, so one with the same number is another subject."""
     board = Board(
         database, RULE, TriggerRule(agent="reviewer", instructions="Look.", on=("opened",)), platform="gitlab"
@@ -400,7 +400,7 @@ def test_a_closed_issue_ends_its_runs_and_no_others(database: Database) -> None:
     assert board.deliver(of_gitlab("update", labels=["agent"], at=8)) == ("stale", "a later change came first")
 
 
-def test_an_issue_made_confidential_ends_its_runs_and_opens_no_pull_request(database: Database) -> None:
+def test_a_confidential_issue_cancels_its_runs(database: Database) -> None:
     """The runs include one that a user continued, and one whose pull request could not be opened yet."""
     board = Board(database, RULE, platform="gitlab")
     board.deliver(of_gitlab("update", labels=["agent"]))
@@ -437,7 +437,7 @@ def accept(desk: Desk, *, claims: bool = True) -> str:
     return run_id
 
 
-def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk: Desk) -> None:
+def test_one_comment_follows_the_run(desk: Desk) -> None:
     """The comment shows waiting, working, asking and done with the pull request; a copied mark is left alone."""
     run_id = accept(desk, claims=False)
     said = []
@@ -472,7 +472,7 @@ def test_one_comment_follows_the_run_and_its_pull_request_closes_the_issue(desk:
 
 
 @ONE_FORGE
-def test_a_pull_request_that_comes_late_is_added_to_the_comment(desk: Desk) -> None:
+def test_a_late_pull_request_is_added_to_the_comment(desk: Desk) -> None:
     """The comment is posted before it; a comment that someone deleted is posted again."""
     run_id = accept(desk)
     desk.post()
