@@ -22,34 +22,27 @@ def timestamp(received: object) -> datetime | None:
 
     None: it cannot be read as any of these, or lies outside the years 1900 to 8999.
     """
-    moment: datetime | None = None
     text = received.strip() if isinstance(received, str) else ""
-    if _DATE_TIME.fullmatch(text):
-        try:
+    try:
+        if _DATE_TIME.fullmatch(text):
             moment = datetime.fromisoformat(text.upper())
             if moment.tzinfo is not UTC:
                 moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        except (OverflowError, ValueError):
-            return None
-    elif _NUMBER.fullmatch(text):
-        moment = _from_epoch(float(text))
-    elif isinstance(received, int | float) and not isinstance(received, bool):
-        moment = _from_epoch(received)
-    return moment if moment is not None and _EARLIEST <= moment < _LATEST else None
+        else:
+            count = float(text) if _NUMBER.fullmatch(text) else received
+            if not isinstance(count, int | float) or isinstance(count, bool):
+                return None
+            is_in_seconds = abs(count) < _FIRST_MILLISECONDS
+            moment = EPOCH + (timedelta(seconds=count) if is_in_seconds else timedelta(milliseconds=count))
+    except (OverflowError, ValueError):
+        return None
+    return moment if _EARLIEST <= moment < _LATEST else None
 
 
 def names_offset(received: object) -> bool:
     """Whether a received time is unambiguous: a local time without an offset is not."""
     match = _DATE_TIME.fullmatch(received.strip()) if isinstance(received, str) else None
     return timestamp(received) is not None and (match is None or match[4] is not None)
-
-
-def _from_epoch(count: float) -> datetime | None:
-    try:
-        past = timedelta(seconds=count) if abs(count) < _FIRST_MILLISECONDS else timedelta(milliseconds=count)
-        return EPOCH + past
-    except (OverflowError, ValueError):
-        return None
 
 
 _MAX_WAIT_S: Final = 86_400.0

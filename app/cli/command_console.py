@@ -118,10 +118,34 @@ class ServiceCommand(click.Command):
     """A command of the service's command line, which is another program and completes its own words."""
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        from app.cli.completion import completed_by_service
+        import shlex
+        import subprocess  # as the others, for completion only
+
+        from click.shell_completion import CompletionItem
 
         before = ["serve"] if self.name == "serve" else []
-        return completed_by_service([*before, *ctx.params["arguments"]], incomplete)
+        words = ["runwarden", *before, *ctx.params["arguments"], incomplete]
+        variables = {
+            "_RUNWARDEN SERVICE_COMPLETE": "zsh_complete",
+            "COMP_WORDS": shlex.join(words),
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-m", "service"],
+                env={**os.environ, **variables},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return []
+        lines = done.stdout.splitlines()
+        return [
+            CompletionItem(value, type=kind, help=None if description == "_" else description)
+            for kind, value, description in zip(lines[::3], lines[1::3], lines[2::3], strict=False)
+        ]
 
 
 ARGUMENTS: Final = click.argument(

@@ -2,9 +2,7 @@
 
 import os
 import shlex
-import subprocess
-import sys
-from collections.abc import Iterable, MutableMapping
+from collections.abc import MutableMapping
 from contextlib import suppress
 from typing import Final
 
@@ -79,29 +77,3 @@ async def _values(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
             case _:
                 runs = await cache.runs(RunFilter(), NEWEST)
                 return [(run.run_id, f"{run.status} {run.repository.label} {run.branch_name}") for run in runs]
-
-
-def completed_by_service(arguments: Iterable[str], incomplete: str) -> Items:
-    """The suggestions of the service's command line, which runs as a separate process."""
-    words = ["runwarden", *arguments, incomplete]
-    variables = {
-        "_RUNWARDEN SERVICE_COMPLETE": "zsh_complete",
-        "COMP_WORDS": shlex.join(words),
-        "COMP_CWORD": str(len(words) - 1),
-    }
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "service"],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return []
-    lines = done.stdout.splitlines()
-    return [
-        CompletionItem(value, type=kind, help=None if description == "_" else description)
-        for kind, value, description in zip(lines[::3], lines[1::3], lines[2::3], strict=False)
-    ]

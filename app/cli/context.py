@@ -1,6 +1,7 @@
 """One invocation: the global options, and the engine, opened when a command needs it."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -57,7 +58,6 @@ class Invocation:
         self.outcome: Exit | None = None
         """The exit code of a settled write, even if its document cannot be printed."""
         self.stopped_by: Signals | None = None
-        """The signal that ended the command early, if any."""
         self.at_second_signal: Callable[[Signals], None] | None = None
         """Called at each further signal. None: the second one ends the process."""
         self._noted: set[str] = set()
@@ -67,7 +67,13 @@ class Invocation:
     def output(self) -> "Output":
         from app.cli.output import Output  # slow to import, and help does not need it
 
-        return Output.standard(self.asked_format or Format.TABLE)
+        is_terminal, width = sys.stdout.isatty(), None
+        if is_terminal:
+            import shutil  # it imports every compression
+
+            width = shutil.get_terminal_size().columns
+        colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+        return Output(self.asked_format or Format.TABLE, sys.stdout, sys.stderr, width, colour)
 
     def warn(self, message: str) -> None:
         """Report on stderr, and in a write's document, a problem that does not change the outcome."""

@@ -112,7 +112,6 @@ def as_path(text: str) -> "Path":
 
 
 COUNT: Final = click.IntRange(1, 1_000_000_000)
-"""The type of options that are a number of items."""
 OUT_OPTION: Final = click.option(
     "--out",
     type=click.Path(dir_okay=False),

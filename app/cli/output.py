@@ -1,8 +1,6 @@
 """The only printer: facts on stdout in the requested format, everything else on stderr."""
 
 import json
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from io import StringIO
@@ -133,17 +131,6 @@ class Output(NamedTuple):
     width: int | None
     """Width in cells. None: stdout is not a terminal, nothing is shortened."""
     colour: bool
-
-    @classmethod
-    def standard(cls, format: Format) -> "Output":
-        is_terminal = sys.stdout.isatty()
-        colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        width = None
-        if is_terminal:
-            import shutil  # it imports every compression
-
-            width = shutil.get_terminal_size().columns
-        return cls(format, sys.stdout, sys.stderr, width, colour)
 
     def listing(
         self,

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from app.engine.engine import Engine
 
 T = TypeVar("T")
-BAR: Final = 24
-"""Cells of the bar."""
+BAR_CELLS: Final = 24
 
 
 @contextmanager
@@ -64,7 +63,6 @@ class Bar:
             self.note(" · ".join(parts))
 
     def note(self, text: str) -> None:
-        """Replace the text of the progress line."""
         if self._stream is not None:
             self._is_drawn = True
             with remarking(self._stream):
@@ -98,8 +96,8 @@ class RowProgress(Bar):
 
 
 def _cells(share: float) -> str:
-    filled = round(share * BAR)
-    return f"{'█' * filled}{'░' * (BAR - filled)} {share:4.0%}"
+    filled = round(share * BAR_CELLS)
+    return f"{'█' * filled}{'░' * (BAR_CELLS - filled)} {share:4.0%}"
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from app.demo.world import (
     SERVICE,
     World,
     add_program,
+    bare_path,
     build,
     check_program,
     port_of,
@@ -101,7 +102,18 @@ def run_demo(show: Show | None, *, keep: bool, folder: Path | None, agent: str =
                         await execute(engine, agent)
 
                 asyncio.run(work())
-            print(world.announcement(), flush=True)
+            repositories, service_dir = root / "repositories", root / SERVICE
+            announcement = {
+                "base_url": world.service.base_url,
+                "token": (root / "token").read_text("utf-8"),
+                "data_dir": str(service_dir),
+                "repositories": [
+                    {"name": repo.name, "path": str(bare_path(repo, repositories))} for repo in REPOSITORIES
+                ],
+                "agents": [*AGENTS],
+                "outbox": str(service_dir / "outbox"),
+            }
+            print(json.dumps(announcement), flush=True)  # Scripts read this line first.
             status = world.service.process.wait()
             log = (root / LOG).read_text(errors="replace")
             raise DemoError(f"The demo's service exited unexpectedly, with status {status}.", log)

@@ -134,20 +134,6 @@ class World(Struct, frozen=True):
     service: ServiceProcess
     is_resumed: bool = False
 
-    def announcement(self) -> str:
-        """The line that scripts read first."""
-        root, service_dir = self.folder / "repositories", self.folder / SERVICE
-        return json.dumps(
-            {
-                "base_url": self.service.base_url,
-                "token": (self.folder / "token").read_text("utf-8"),
-                "data_dir": str(service_dir),
-                "repositories": [{"name": repo.name, "path": str(bare_path(repo, root))} for repo in REPOSITORIES],
-                "agents": list(AGENTS),
-                "outbox": str(service_dir / "outbox"),
-            }
-        )
-
     def configuration(self) -> tuple[Settings, Profile]:
         file = self.folder / "config.toml"
         settings = load(file, {}, Choice(config=file))
@@ -242,7 +228,6 @@ def check_program(name: str) -> None:
 
 
 def add_program(world: World, name: str) -> None:
-    """Configure the user's own program as an agent of the same name."""
     preset, provider, variables, _ = PROGRAMS[name]
     model: dict[str, object] = {"provider": provider, "key_env": f"{variables}_API_KEY", "budget": OWN_BUDGET}
     if address := os.environ.get(f"{variables}_BASE_URL"):

@@ -66,7 +66,6 @@ async def open_ledger(
 
 
 def author_of(actor: str) -> Author:
-    """Return the login and the machine of this process."""
     surface: Surface = "automation" if actor.startswith("bot:") else "console" if actor == "console" else "command"
     return Author(login(), socket.gethostname(), surface)
 

@@ -165,12 +165,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that a typo probably means."""
     from difflib import get_close_matches  # for mistakes only
 
     return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, in the singular for one."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -144,7 +144,6 @@ def day(at: datetime, now: datetime) -> str:
 
 
 def clocks_apart(ahead: timedelta) -> str:
-    """Describe in a sentence how the service's clock differs from ours."""
     way = "ahead of" if ahead > timedelta(0) else "behind"
     return f"The service's clock is {span(abs(ahead).total_seconds())} {way} this machine's."
 

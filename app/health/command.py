@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 from msgspec import Struct
@@ -19,9 +19,6 @@ from app.health.facts import HealthLevel, unobserved_since
 from app.health.facts import level as level_of
 from app.runs.document import as_received
 from storage.records import PlatformHealth
-
-if TYPE_CHECKING:
-    from app.engine.engine import Engine
 
 
 class ExitLevel(IntEnum):
@@ -59,10 +56,16 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
         if not cached:
             try:
                 await engine.health.refresh()
-                if not await engine.cache.health():
-                    await _check_address(engine)
             except ApiError as error:
                 raise of_api_error(error, hint="Show earlier results with --cached.") from error
+            if not await engine.cache.health():
+                # Without a code host the health is 404, as it is at a wrong address, which has no list of runs either.
+                try:
+                    await engine.client.list_runs(page_size=1)
+                except NotFoundError as error:
+                    raise of_api_error(error, hint=WRONG_ADDRESS) from error
+                except ApiError:
+                    pass  # This failure is no reason to doubt the health.
         links = await engine.cache.links()
         now, ahead = engine.clock(), engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
@@ -121,16 +124,6 @@ class HostView(Struct, frozen=True):
     platform: PlatformHealth
     level: ExitLevel
     now: datetime
-
-
-async def _check_address(engine: "Engine") -> None:
-    """Check that there is a list of runs: without a code host the health is 404, as it is at a wrong address."""
-    try:
-        await engine.client.list_runs(page_size=1)
-    except NotFoundError as error:
-        raise of_api_error(error, hint=WRONG_ADDRESS) from error
-    except ApiError:
-        pass  # This failure is no reason to doubt the health.
 
 
 def print_unknown(output: Output, failure: CommandFailedError) -> int:

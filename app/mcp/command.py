@@ -98,7 +98,6 @@ class Call(Invocation):
 
     @property
     def output(self) -> Output:
-        """The printer, which writes into memory."""
         return Output(Format.JSON, self._facts, self._remarks, None, colour=False)
 
     def document(self, work: Callable[[], object], argv: Sequence[str] = ()) -> Document:
