@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +35,7 @@ from storage.errors import (
     WrongStateError,
 )
 from storage.ledger import Ledger, new_action_id
-from storage.records import Action, ActionFailure, Run, RunRow, SettledState
+from storage.records import Action, ActionFailure, Run, RunChanges, RunRow, SettledState
 from storage.records.results import NamedAgent
 from storage.values import to_us
 
@@ -174,7 +174,7 @@ class Actions(Struct, frozen=True):
 
     client: Client
     ledger: Ledger
-    store: Callable[..., Coroutine[Any, Any, object]]
+    store: Callable[[Iterable[Run], Collection[str]], Coroutine[Any, Any, RunChanges]]
     """`RunSync.store`, through which all runs reach the cache."""
     announce: Announce
     clock: Callable[[], datetime]
@@ -204,8 +204,18 @@ class Actions(Struct, frozen=True):
         self.check(request)
         at = self.clock()
         action_id = new_action_id(at)
-        texts = (request.subject, key or action_id, request.path, as_json(request, action_id), self.actor)
-        entry = Action(action_id, request.kind, *texts, "prepared", at, base_url=self.client.base_url)
+        entry = Action(
+            action_id=action_id,
+            kind=request.kind,
+            subject=request.subject,
+            key=key or action_id,
+            path=request.path,
+            body_json=as_json(request, action_id),
+            actor=self.actor,
+            state="prepared",
+            created_at=at,
+            base_url=self.client.base_url,
+        )
         try:
             with _refusing(self.command_line):
                 action = await self.ledger.prepare(entry, again=again, supersedes=supersedes)
@@ -321,7 +331,7 @@ class Actions(Struct, frozen=True):
         # The ledger is written: any failure to store the run from here on is a warning.
         try:
             ended = (answer.run.run_id,) if isinstance(request, CancelRun) else ()
-            await self.in_flight.to_its_end(self.store([answer.run], cancelled=ended))
+            await self.in_flight.to_its_end(self.store([answer.run], ended))
         except asyncio.CancelledError as cancelled:
             raise SendCancelledError(settled) from cancelled
         except StorageError as error:

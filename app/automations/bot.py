@@ -196,9 +196,15 @@ class Bot:
             work=self.work,
             program_ended=self._woken.set,
         )
-        files = (self.state, engine.cache, engine.ledger)
         self._dispatcher = Dispatcher(
-            *(*files, incidents, notify, name, engine.clock, self.say),
+            state=self.state,
+            cache=engine.cache,
+            ledger=engine.ledger,
+            incidents=incidents,
+            notify=notify,
+            profile=name,
+            clock=engine.clock,
+            say=self.say,
             on_changes=self.counts.add,
             command_line=engine.settings.command_line,
             broken=self._broken,

@@ -1,6 +1,6 @@
 """The base of every screen: header, tabs, banner and keys; the notice on small terminals; and the tabs' screens."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from pkgutil import resolve_name
@@ -18,7 +18,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
-from app.console.guard import guarded_event
+from app.console.guard import RunWorker, guarded_event
 from app.console.session import OpenRun, Session
 from app.console.troubles import READ_ONLY
 from app.engine.events import Event
@@ -123,8 +123,7 @@ class BaseScreen(Screen[None]):
     """A tab's screen. Subclasses override `compose_body`, and as needed the hooks, which do nothing here."""
 
     TAB: ClassVar[str]
-    run_worker: Callable[..., Worker[Any]]
-    """Textual's own, which mypy cannot match with a coroutine function."""
+    run_worker: RunWorker
     HORIZONTAL_BREAKPOINTS = WIDTHS
     VERTICAL_BREAKPOINTS = HEIGHTS
     AUTO_FOCUS = ""

@@ -8,11 +8,11 @@ exception that reaches a message loop also ends that loop, so events and actions
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from textual import events
 from textual.app import App
@@ -22,7 +22,7 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.worker import Worker, WorkerFailed
+from textual.worker import Worker, WorkerFailed, WorkType
 
 from app.console.process import SIGNAL_STATUS, SIGNALS
 from app.console.terminal import TerminalDriver
@@ -35,11 +35,26 @@ ResultT = TypeVar("ResultT")
 CONSOLE_CSS: Final = Path(__file__).with_name("console.tcss")
 
 
+class RunWorker(Protocol):
+    """The type of Textual's `run_worker`, which mypy cannot match with a coroutine function."""
+
+    def __call__(
+        self,
+        work: WorkType[Any],
+        name: str | None = ...,
+        group: str = ...,
+        description: str = ...,
+        exit_on_error: bool = ...,
+        start: bool = ...,
+        exclusive: bool = ...,
+        thread: bool = ...,
+    ) -> Worker[Any]: ...
+
+
 class BaseApp(App[ResultT]):
     """An app in which no key, click, timer or worker that fails with a `RunwardenError` ends the console."""
 
-    run_worker: Callable[..., Worker[Any]]
-    """Textual's own, which mypy cannot match with a coroutine function."""
+    run_worker: RunWorker
     session: "Session | None" = None
     """Reports each `RunwardenError`. None: it ends the app."""
     own_filter: LineFilter | None = None

@@ -134,9 +134,18 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         settled |= dict.fromkeys((alert.key for alert in alerts), "told")
         for route in routes:
             summary = together(alerts)
-            groups = tuple(dict.fromkeys(alert.group for alert in alerts))
-            text = (summary.level, summary.title, summary.body)
-            messages.append(Message(route, batch, "new", *text, groups, dict(summary.about), len(alerts)))
+            message = Message(
+                route=route,
+                batch=batch,
+                phase="new",
+                level=summary.level,
+                title=summary.title,
+                body=summary.body,
+                groups=tuple(dict.fromkeys(alert.group for alert in alerts)),
+                about=dict(summary.about),
+                count=len(alerts),
+            )
+            messages.append(message)
             for alert in alerts:
                 if alert.kind in ENDING:
                     key = alert.group, alert.source, route

@@ -204,8 +204,10 @@ class OlderRuns:
             looked = here, "Press enter to ask the service."
             if self.is_fetching:
                 looked = f"Fetching {runs}: {self._how_far}.", "Press esc to stop."
-        about = empty, extent, vitals.runs_link, session.clock(), vitals.wait
-        return nothing_to_show(*about, looked=looked, read_only=session.profile.read_only)
+        read_only = session.profile.read_only
+        return nothing_to_show(
+            empty, extent, vitals.runs_link, session.clock(), vitals.wait, looked=looked, read_only=read_only
+        )
 
     def explanation(self, group: "RunGroup | None") -> str:
         """The text next to the table if the cursor is not on a run: its group, or the missing runs and the reason."""

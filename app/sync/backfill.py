@@ -323,8 +323,9 @@ class Backfill:
         self._asked_for += 1
         try:
             async with self._turn, self._shared():
-                limits = most, self._parallel, max(1.0, pages)
-                await self._fill(Filling(self._on_demand, missing, self._came, lambda: True, *limits))
+                longest = max(1.0, pages)
+                filling = Filling(self._on_demand, missing, self._came, lambda: True, most, self._parallel, longest)
+                await self._fill(filling)
             return (await self._cache.coverage(), await self._cache.count(RunFilter())) != before
         finally:
             self._asked_for -= 1

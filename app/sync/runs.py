@@ -161,7 +161,7 @@ class RunSync(SubjectSync):
             raise
         await self.record(None, dropped=answers.dropped)
 
-    async def store(self, runs: Iterable[Run], *, cancelled: Collection[str] = ()) -> RunChanges:
+    async def store(self, runs: Iterable[Run], cancelled: Collection[str] = ()) -> RunChanges:
         """Store the runs of a write's answer, see `RunReader.store`."""
         return await self.reader.store(runs, cancelled=cancelled, is_of_write=True)
 
