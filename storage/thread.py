@@ -65,7 +65,7 @@ class DatabaseThread:
         """Run the job in its turn and return its result."""
         ticket = object()
         try:
-            return await self._submit(lambda: self._work(ticket, job))
+            return await self.submit(lambda: self._work(ticket, job))
         except asyncio.CancelledError:
             # The guard ensures that this job still runs, so that the next one's statement is not interrupted.
             with self._guard:
@@ -78,23 +78,19 @@ class DatabaseThread:
         if self._is_ended:
             return
         try:
-            await asyncio.shield(self._submit(self._close))
+            await asyncio.shield(self.submit(self._close))
         finally:
             self._is_ended = True
             self._jobs.put(None)
 
     async def reopen(self, connect: Callable[[], sqlite3.Connection]) -> None:
         """Close the connection once the waiting jobs ran, and open another one; until that is open, jobs fail."""
-        await self._submit(lambda: self._open(connect))
-
-    def _submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        if self._is_ended:
-            raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
-        # An event loop returns its own futures unchanged.
-        return asyncio.get_running_loop().run_in_executor(self, call)  # type: ignore[arg-type]
+        await self.submit(lambda: self._open(connect))
 
     def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run the call after earlier ones, like the event loop's executors."""
+        """Run the call after earlier ones."""
+        if self._is_ended:
+            raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.put((future, call))
         return future

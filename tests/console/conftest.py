@@ -26,6 +26,7 @@ from tests.console.quiet import (
     Driver,
     QuietLoop,
     QuietPilot,
+    count_database_jobs,
     note_what_is_said_and_asked,
     paint_on_demand,
     parse_style_sheets_once,
@@ -122,6 +123,7 @@ def quiet_textual() -> Iterator[None]:
     """Keys wait for their effects, style sheets are parsed once, cursors do not blink and toasts stay."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.pilot.Pilot", QuietPilot)
+        count_database_jobs(patch)
         parse_style_sheets_once(patch)
         paint_on_demand(patch)
         patch.setattr(Input, "cursor_blink", False)

@@ -29,6 +29,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 from textual.worker import WorkerCancelled
 
+from storage.thread import DatabaseThread
 from tests.waiting import COLD_START_S, until
 from widgets.kit import NO_KEY
 
@@ -93,7 +94,10 @@ class QuietLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(self, executor: Any, call: Callable[..., T], *arguments: Any) -> asyncio.Future[T]:
         """Run as usual, and count the jobs."""
-        future = super().run_in_executor(executor, call, *arguments)
+        return self.counted(super().run_in_executor(executor, call, *arguments))
+
+    def counted(self, future: asyncio.Future[T]) -> asyncio.Future[T]:
+        """Count the future as a job until it is done."""
         self._jobs += 1
         future.add_done_callback(self._job_done)
         return future
@@ -298,6 +302,17 @@ def _shown(app: App[Any], *, styles: bool) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Console, "export_svg", lambda console, **_: console.export_text(styles=styles))
         return app.export_screenshot().removesuffix("\n")
+
+
+def count_database_jobs(patch: pytest.MonkeyPatch) -> None:
+    """Count the jobs of databases on a quiet loop, as the loop counts those of its executors."""
+    submit = DatabaseThread.submit
+
+    def submitted(thread: DatabaseThread, call: Callable[[], T]) -> asyncio.Future[T]:
+        future, loop = submit(thread, call), asyncio.get_running_loop()
+        return loop.counted(future) if isinstance(loop, QuietLoop) else future
+
+    patch.setattr(DatabaseThread, "submit", submitted)
 
 
 def paint_on_demand(patch: pytest.MonkeyPatch) -> None:
