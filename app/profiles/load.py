@@ -327,22 +327,25 @@ def _keys(table: Table) -> Iterator[tuple[str, str]]:
 
 def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Iterator[tuple[str, str]]:
     """Yield each environment variable that an option overrides, with that option."""
-    by_config = choice.config and "--config"
-    by_profile = choice.profile and "--profile"
-    only = settings.profiles[0].name if len(settings.profiles) == 1 else None
     # A file that names no service, or several and no default, leaves the choice to the variable.
-    names_service = by_config and settings.profiles and "--config"
-    named = choice.profile or settings.default_profile or only
-    folder = choice.data_dir or settings.data_dir
-    asks_for_address = choice.profile == ENVIRONMENT_PROFILE
-    beaten_by = {
-        "RUNWARDEN_CONFIG": (by_config, str(choice.config)),
-        "RUNWARDEN_PROFILE": (by_profile or (by_config and named and "--config"), named),
-        "RUNWARDEN_BASE_URL": (None if asks_for_address else names_service or by_profile, None),
-        "RUNWARDEN_DATA_DIR": ("--data-dir" if choice.data_dir else by_config and folder and "--config", str(folder)),
-    }
-    for variable, (option, value) in beaten_by.items():
-        if option and env.get(variable, "") not in {"", value}:
+    only = settings.profiles[0].name if len(settings.profiles) == 1 else None
+    default = settings.default_profile or only
+    names_service = choice.config is not None and bool(settings.profiles)
+    overridden: dict[str, tuple[str, str | None]] = {}
+    if choice.config is not None:
+        overridden["RUNWARDEN_CONFIG"] = "--config", str(choice.config)
+    if choice.profile:
+        overridden["RUNWARDEN_PROFILE"] = "--profile", choice.profile
+    elif choice.config is not None and default:
+        overridden["RUNWARDEN_PROFILE"] = "--config", default
+    if choice.profile != ENVIRONMENT_PROFILE and (names_service or choice.profile):
+        overridden["RUNWARDEN_BASE_URL"] = "--config" if names_service else "--profile", None
+    if choice.data_dir is not None:
+        overridden["RUNWARDEN_DATA_DIR"] = "--data-dir", str(choice.data_dir)
+    elif choice.config is not None and settings.data_dir is not None:
+        overridden["RUNWARDEN_DATA_DIR"] = "--config", str(settings.data_dir)
+    for variable, (option, value) in overridden.items():
+        if env.get(variable, "") not in {"", value}:
             yield variable, option
 
 
