@@ -70,7 +70,7 @@ class OrganizationEntry(ActivityEntry, frozen=True):
             if name == "about":
                 yield "email", text
                 yield "offer", (safe_text(self.offer_code or "standard trial"), "plain")
-                if self.name or self.slug:
+                if self.name or self.slug or self.parent_id:
                     yield "name", (safe_text(f"{self.name}  {self.slug}"), "plain")
                     yield "parent", (safe_text(self.parent_id), "plain")
                 if (until := invited_until(self.source)) is not None:

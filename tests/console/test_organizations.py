@@ -24,11 +24,12 @@ class Partner:
     """A service that creates organizations, and reports their invitations if it is `told`."""
 
     told: dict[str, object] | None = None
+    made: dict[str, str] = ORGANIZATION
 
     def answer(self, request: Received) -> Step:
         if request.method == "POST":
             is_resent = request.path.endswith("/resend")
-            return Respond(201, {**(self.told or {}), "invitation_id": "inv_3"} if is_resent else ORGANIZATION)
+            return Respond(201, {**(self.told or {}), "invitation_id": "inv_3"} if is_resent else self.made)
         if request.path.endswith("/invitations") and self.told is not None:
             return Respond(200, {"invitations": [self.told, {**TOLD, "invitation_id": "inv_1", "state": "withdrawn"}]})
         if request.path.endswith("/runs"):
@@ -98,14 +99,16 @@ async def test_an_invitation_shows_the_services_state(staged: Staged, server: Se
 
 
 async def test_an_invitation_is_unknown_without_the_extension(staged: Staged, server: Server, partner: Partner) -> None:
-    """Without the extension an invitation is never shown as sent.
+    """Without the extension an invitation is never shown as sent; a parent is shown even without a name.
 
     After a new one, keys such as resend act on that one.
     """
+    partner.made = {name: ORGANIZATION[name] for name in ("organization_id", "parent_organization_id")}
     async with staged((80, 24), synced=False, base_url=server.base_url) as scene:
         await invited(scene)
         await scene.shows("unknown")
         assert "this service does not report" in detail(scene)
+        assert ORGANIZATION["parent_organization_id"] in detail(scene)
         assert "29d" not in scene.text
         await scene.press("n", *"bob@globex.example", "ctrl+s", "ctrl+s", "escape")
         newest, _ = await scene.engine.ledger.organizations()
