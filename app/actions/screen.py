@@ -24,7 +24,8 @@ from app.actions.screen_resolve import ResolveForm
 from app.actions.screen_writes import form_for
 from app.api.requests import about
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import FIRST_UNKNOWN, CoalescedTask, GoToTab, OpenRun, Session
+from app.console.feeds import CoalescedTask
+from app.console.session import FIRST_UNKNOWN, GoToTab, OpenRun, Session
 from app.console.troubles import UNREADABLE
 from app.engine.events import ActionChanged, Event, FilesChangedElsewhere, StateChangedElsewhere
 from app.engine.text import safe_text

@@ -17,7 +17,8 @@ from app.automations.rule import OnRun, OnStuck, Rule, fingerprint
 from app.automations.screen_data import Automations, RulesFile, read_automations
 from app.automations.screen_sheets import JOURNAL, ApprovalsSheet, ReplaySheet
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import FIX_TOAST_S, CoalescedTask, OpenRun, Session, mark_of
+from app.console.feeds import CoalescedTask
+from app.console.session import FIX_TOAST_S, OpenRun, Session, mark_of
 from app.console.sheets import ChoiceSheet, ConfirmSheet
 from app.console.troubles import UNREADABLE, storage_notice
 from app.engine.events import Event, StateChangedElsewhere

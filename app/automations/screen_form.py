@@ -20,8 +20,9 @@ from app.automations.screen_data import RulesFile, view_of
 from app.automations.screen_sheets import ReplaySheet
 from app.automations.sentence import sentence
 from app.automations.tables import AutomationTables, read_rule
+from app.console.feeds import CoalescedTask
 from app.console.guard import guarded_event
-from app.console.session import FIX_TOAST_S, CoalescedTask
+from app.console.session import FIX_TOAST_S
 from app.console.sheets import OVER_CSS, ChoiceSheet
 from app.engine.engine import Engine
 from app.engine.text import safe_block, safe_text

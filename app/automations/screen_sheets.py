@@ -17,7 +17,8 @@ from app.automations.bot import working_process
 from app.automations.replay import SHOWN, WORDS, Replayed, replay
 from app.automations.rule import Rule
 from app.automations.screen_data import Approval, RulesFile, read_approvals
-from app.console.session import CoalescedTask, Session, mark_of
+from app.console.feeds import CoalescedTask
+from app.console.session import Session, mark_of
 from app.console.sheets import Sheet, key_line, key_words
 from app.engine.engine import Engine
 from app.engine.files import author_of

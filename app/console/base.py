@@ -18,7 +18,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
-from app.console.guard import RunWorker, guarded_event
+from app.console.feeds import RunWorker
+from app.console.guard import guarded_event
 from app.console.session import OpenRun, Session
 from app.console.troubles import READ_ONLY
 from app.engine.events import Event

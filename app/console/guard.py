@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from textual import events
 from textual.app import App
@@ -22,39 +22,24 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.screen import Screen
-from textual.worker import Worker, WorkerFailed, WorkType
+from textual.worker import Worker, WorkerFailed
 
 from app.console.process import SIGNAL_STATUS, SIGNALS
 from app.console.terminal import TerminalDriver
 from storage import RunwardenError
 
 if TYPE_CHECKING:
+    from app.console.feeds import RunWorker
     from app.console.session import Session
 
 ResultT = TypeVar("ResultT")
 CONSOLE_CSS: Final = Path(__file__).with_name("console.tcss")
 
 
-class RunWorker(Protocol):
-    """The type of Textual's `run_worker`, which mypy cannot match with a coroutine function."""
-
-    def __call__(
-        self,
-        work: WorkType[Any],
-        name: str | None = ...,
-        group: str = ...,
-        description: str = ...,
-        exit_on_error: bool = ...,
-        start: bool = ...,
-        exclusive: bool = ...,
-        thread: bool = ...,
-    ) -> Worker[Any]: ...
-
-
 class BaseApp(App[ResultT]):
     """An app in which no key, click, timer or worker that fails with a `RunwardenError` ends the console."""
 
-    run_worker: RunWorker
+    run_worker: "RunWorker"
     session: "Session | None" = None
     """Reports each `RunwardenError`. None: it ends the app."""
     own_filter: LineFilter | None = None

@@ -15,7 +15,8 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import CoalescedTask, GoToTab, Session
+from app.console.feeds import CoalescedTask
+from app.console.session import GoToTab, Session
 from app.console.troubles import UNREADABLE
 from app.engine.engine import Engine
 from app.engine.events import Event, FilesChangedElsewhere, HealthChanged, LinkChanged

@@ -16,7 +16,8 @@ from textual.widget import Widget
 from textual.widgets import OptionList
 
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import CoalescedTask, Session
+from app.console.feeds import CoalescedTask
+from app.console.session import Session
 from app.console.troubles import UNREADABLE
 from app.engine.events import Event, FilesChangedElsewhere, LinkChanged, RunsChanged
 from app.engine.text import plural, safe_text

@@ -13,7 +13,8 @@ from app.actions.screen import Activity, ActivityQuery, ActivityScreen, is_wante
 from app.actions.screen_writes import OnboardForm, OrganizationForm
 from app.api.errors import ApiError
 from app.api.requests import ResendInvitation
-from app.console.session import CoalescedTask, GoToTab, Session
+from app.console.feeds import CoalescedTask
+from app.console.session import GoToTab, Session
 from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text

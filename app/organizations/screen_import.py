@@ -16,7 +16,8 @@ from app.actions.drafts import FormDraft
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.console.base import TABS_CSS, BaseScreen
-from app.console.session import FIX_TOAST_S, CoalescedTask, Session
+from app.console.feeds import CoalescedTask
+from app.console.session import FIX_TOAST_S, Session
 from app.console.sheets import PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, Event, FilesChangedElsewhere
 from app.engine.text import plural, safe_text

@@ -18,7 +18,8 @@ from textual.widgets.option_list import Option
 
 from app.api.errors import ApiError, RateLimitedError
 from app.console.base import ALL
-from app.console.session import CoalescedTask, OpenRun, Session, read_vitals
+from app.console.feeds import CoalescedTask, read_vitals
+from app.console.session import OpenRun, Session
 from app.console.sheets import PickerScreen
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text

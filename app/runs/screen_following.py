@@ -5,7 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from app.console.session import FOLLOWED, CoalescedTask, GoToTab, OpenRun, Session
+from app.console.feeds import CoalescedTask
+from app.console.session import FOLLOWED, GoToTab, OpenRun, Session
 from app.engine.events import ActionChanged, Event, StorageFailed
 from app.engine.text import safe_text
 from app.notify.channels import Channels, Text

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from app.api.errors import ApiError
-from app.console.session import CoalescedTask
+from app.console.feeds import CoalescedTask
 from app.engine.events import ActionChanged, BackfillMoved, Event, FilesChangedElsewhere, LinkChanged, RunsChanged
 from app.engine.text import SafeText, safe_block, safe_log_line, safe_text
 from app.results.steps import StepLines

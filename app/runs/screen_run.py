@@ -13,7 +13,8 @@ from textual.content import Content
 from textual.widget import Widget
 
 from app.api.network import Network
-from app.console.session import FIX_TOAST_S, CoalescedTask, Session
+from app.console.feeds import CoalescedTask
+from app.console.session import FIX_TOAST_S, Session
 from app.console.sheets import ChoiceSheet
 from app.engine.events import ActionChanged, Event, FilesChangedElsewhere, RunsChanged
 from app.engine.text import safe_text

@@ -18,7 +18,8 @@ import msgspec.json
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from app.console.session import FIX_TOAST_S, CoalescedTask, GoToTab
+from app.console.feeds import CoalescedTask
+from app.console.session import FIX_TOAST_S, GoToTab
 from app.engine.atomic_file import alone, replacing
 from app.engine.text import SafeText, closest, safe_text
 from app.profiles import CACHE_FILE, Profile, Settings, ViewSettings, data_folder

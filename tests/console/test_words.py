@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.console.session import CoalescedTask
+from app.console.feeds import CoalescedTask
 from app.engine.times import ago, clock_time, span, started
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
 from storage.records.activity import Wait, WaitReason
