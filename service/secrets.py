@@ -17,7 +17,7 @@ _HARMLESS: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of variables whose values are not secret; the value of any other variable that an agent gets is."""
-_HALVES: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_LONE_SURROGATES: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """What JSON can hold and UTF-8 cannot."""
 _MIN_SECRET: Final = 6
 """The shortest value that is masked: shorter ones occur in any text."""
@@ -37,7 +37,7 @@ class Secrets:
 
     def mask(self, text: str) -> str:
         """Return the text without the values, and without halves of characters other than undecoded bytes."""
-        whole = _HALVES.sub("\N{REPLACEMENT CHARACTER}", text)
+        whole = _LONE_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)
         return self.masked(whole.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
     def masked(self, data: bytes) -> bytes:

@@ -27,7 +27,7 @@ ChartStep = Literal["hour", "day"]
 COMPLETED: Final = Badge("█", "completed", "good")
 FAILED: Final = Badge("x", "failed", "bad")
 UNFINISHED: Final = Badge("░", "not finished", "busy")
-OTHERWISE: Final = Badge("▒", "cancelled or other", "plain")
+OTHER_OUTCOMES: Final = Badge("▒", "cancelled or other", "plain")
 UNKNOWN: Final = Badge("·", "not known", "quiet")
 """Each has a different glyph, so that nothing depends on colour alone."""
 NOTHING: Final = "-"
@@ -102,7 +102,7 @@ _LABEL_GAP: Final = 2
 STACK: Final = (
     (FAILED, "failed"),
     (COMPLETED, "completed"),
-    (OTHERWISE, "ended_otherwise"),
+    (OTHER_OUTCOMES, "ended_otherwise"),
     (UNFINISHED, "unfinished"),
 )
 """The outcomes from the bottom up: failures share a baseline, so that they can be compared."""

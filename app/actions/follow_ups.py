@@ -22,7 +22,7 @@ from storage.records.decision import WHEN_ENDED, Decision, Occurrence, Outcome
 from storage.records.error_kinds import error_kind
 from storage.state import State
 
-AGAIN: Final = timedelta(seconds=30)
+RETRY_PAUSE: Final = timedelta(seconds=30)
 """The pause before retrying a send that had no effect for a temporary reason."""
 UNSEEN: Final = timedelta(days=1)
 """How long a run is waited for that the cache does not hold."""
@@ -125,7 +125,7 @@ class FollowUps:
         outcome = "failed" if action is None else _OUTCOMES.get(action.state, "failed")
         # No error means that another process is sending it.
         if outcome == "failed" and (error is None or error_kind(error.kind).passes or error.error_code == _ACTIVE):
-            self._next[decision.decision_id] = now + AGAIN
+            self._next[decision.decision_id] = now + RETRY_PAUSE
             await state.change_outcome(decision.decision_id, "acting", "queued", "" if error is None else error.message)
             return
         reason = "" if outcome == "done" or error is None else error.message

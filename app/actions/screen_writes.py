@@ -242,14 +242,14 @@ class OnboardForm(ActionForm):
         return "Connects the project and sets up its webhook. Onboarding twice is harmless."
 
 
-AGAIN: Final = "again"
+AGAIN_FIELD: Final = "again"
 """The field for the repeated address, which is part of neither the request nor the draft."""
 _EMAIL_HINT: Final = "Receives the invitation, valid for 30 days."
 _NOTICE: Final = (
     "Each success creates another organization, even for an address that already has one. "
     "While the outcome of an attempt is unknown, its address is blocked until you resolve it."
 )
-_ANOTHER: Final = FormButton("another", "Create another", "n", "another", ("outcome",))
+_CREATE_ANOTHER: Final = FormButton("another", "Create another", "n", "another", ("outcome",))
 
 
 class OrganizationForm(ActionForm):
@@ -257,8 +257,8 @@ class OrganizationForm(ActionForm):
 
     TITLE_TEXT = "New organization"
     DRAFT = "organization.create"
-    BUTTONS = (*ActionForm.BUTTONS, _ANOTHER)
-    BINDINGS: ClassVar = bindings_of((_ANOTHER,))
+    BUTTONS = (*ActionForm.BUTTONS, _CREATE_ANOTHER)
+    BINDINGS: ClassVar = bindings_of((_CREATE_ANOTHER,))
     FIELDS = (
         Field("email", "email", _EMAIL_HINT, placeholder="admin@customer.example"),
         Field("offer_code", "offer code", "A partner offer. Empty: the standard trial.", placeholder="standard trial"),
@@ -270,7 +270,7 @@ class OrganizationForm(ActionForm):
         return CreateOrganization(values["email"].strip(), values["offer_code"].strip() or None), ()
 
     def make_rows(self) -> Sequence[Widget]:
-        again = LineField(AGAIN, "once more", "Type the address again to create another organization for it.")
+        again = LineField(AGAIN_FIELD, "once more", "Type the address again to create another organization for it.")
         again.display = False  # Shown once the ledger has an organization for the address.
         return (Static(Content(_NOTICE), classes="form-notice"), *super().make_rows(), again)
 
@@ -305,8 +305,8 @@ class OrganizationForm(ActionForm):
         """The problems; an address that has an organization must be typed again."""
         problems = super().problems()
         email = self.values["email"].strip()
-        if self._made and self.fields[AGAIN].value.strip().casefold() != email.casefold():
-            return (*problems, FieldProblem(AGAIN, f"Type {email} again to create one more."))
+        if self._made and self.fields[AGAIN_FIELD].value.strip().casefold() != email.casefold():
+            return (*problems, FieldProblem(AGAIN_FIELD, f"Type {email} again to create one more."))
         return problems
 
     def consequence(self, _request: WriteRequest) -> str:
@@ -337,7 +337,7 @@ class OrganizationForm(ActionForm):
             when = ago(made[0].settled_at or made[0].created_at, now)
             warning = f"Has one already ({when}); this adds another."
         self.fields["email"].say(warning or _EMAIL_HINT, "warn" if warning else "quiet")
-        self.fields[AGAIN].display = bool(made)
+        self.fields[AGAIN_FIELD].display = bool(made)
 
     @property
     def _its_attempts(self) -> tuple[Action, ...]:

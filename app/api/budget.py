@@ -186,7 +186,7 @@ class Budget:
         async with self.turn(priority, until_s):
             return await read()
 
-    def hear(self, headers: Mapping[str, str], sent_s: float) -> None:
+    def read_headers(self, headers: Mapping[str, str], sent_s: float) -> None:
         """Learn the service's clock from an answer's headers."""
         now_s = self.now_s()
         ahead_s = clock_ahead_s(headers, sent_s, now_s)

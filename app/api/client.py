@@ -49,7 +49,7 @@ class Client:
         """
         self.budget = budget or Budget()
         """Every request through this client waits here for its turn."""
-        self.transport = Transport(base_url, token, deadline_s, self.budget.hear, network or Network(), source)
+        self.transport = Transport(base_url, token, deadline_s, self.budget.read_headers, network or Network(), source)
         self.base_url = self.transport.base_url
         """Where requests go; it holds no credentials."""
         self.priority = Priority.ASKED

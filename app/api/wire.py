@@ -38,7 +38,7 @@ from storage.records.results import (
 _COUNTS: Final = range(2**63)
 _ODD_IDS: Final = range(-(2**63), 2**63)
 _MAX_ID: Final = 1_000
-_DEEPEST: Final = 100
+_MAX_DEPTH: Final = 100
 _NESTING: Final = frozenset({dict, list})
 _STR: Final = frozenset({str})
 _Record = TypeVar("_Record")
@@ -70,7 +70,7 @@ def read(body: bytes, status: int | None = None, *, may_repair: bool = False) ->
 def _is_deep(value: object) -> bool:
     """Whether objects and lists are nested so deeply that another parser could exhaust the stack."""
     level: list[Any] = [value] if type(value) in _NESTING else []
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         inner = (outer.values() if type(outer) is dict else outer for outer in level)
         if not (level := [item for values in inner for item in values if type(item) in _NESTING]):
             return False

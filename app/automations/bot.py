@@ -158,7 +158,7 @@ class Bot:
             raise CannotActError("it needs a run: name one with --run")
         return manual_occurrence(self.engine.clock(), None if detail is None else detail.run)
 
-    async def is_well(self) -> bool:
+    async def is_healthy(self) -> bool:
         """Whether the last look at the rules succeeded, polls succeed, and runs were polled recently by any process."""
         poll, now = self.engine.profile.poll, self.engine.clock()
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
@@ -322,10 +322,10 @@ class Heartbeat:
         if not address:
             return
         try:
-            is_well = all([await bot.is_well() for bot in self.bots])
+            is_healthy = all([await bot.is_healthy() for bot in self.bots])
         except StorageError:
-            is_well = False  # The bots report this failure themselves.
-        if not is_well:
+            is_healthy = False  # The bots report this failure themselves.
+        if not is_healthy:
             return
         trouble = await send_heartbeat(address, self.network)
         outcome = "taken" if trouble is None else "failed"

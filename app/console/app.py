@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 MAX_VISITED: Final = 100
 MODES: Final = (*(tab.name for tab in TABS), ALL)
-BETWEEN: Final = "between"
+SWITCHING_MODE: Final = "between"
 """The mode while there are no tabs."""
 
 
@@ -216,7 +216,7 @@ class RunwardenApp(BaseApp[None]):
         """Show a tab and a target in it, once the engine is open; without a target, the tab as it was left."""
         if name == ALL and not self.session.vitals.now.can_switch:
             self.action_profiles()
-        elif self.current_mode == BETWEEN or (self.session.engine is None and name != "runs"):
+        elif self.current_mode == SWITCHING_MODE or (self.session.engine is None and name != "runs"):
             self.session.notify(self.session.not_open)
         elif name != self.current_mode or target is not None:
             if (before := self._here) is not None:
@@ -228,7 +228,7 @@ class RunwardenApp(BaseApp[None]):
                     self.screen.go_to(target)
 
     async def action_back(self) -> None:
-        if self.current_mode == BETWEEN:
+        if self.current_mode == SWITCHING_MODE:
             return
         if not self._visited:
             self.session.notify("There is nothing to go back to.")
@@ -357,8 +357,8 @@ class RunwardenApp(BaseApp[None]):
         left, profile = self.session, self.engines.profile(name)
         came_from = self._here if run is not None else None
         try:
-            self.add_mode(BETWEEN, lambda: BetweenScreen(name=name))
-            await self.switch_mode(BETWEEN)
+            self.add_mode(SWITCHING_MODE, lambda: BetweenScreen(name=name))
+            await self.switch_mode(SWITCHING_MODE)
             # Close screens before the engine they read from, and their workers before the widgets they write to.
             for mode in MODES:
                 for worker in [worker for worker in self.workers if worker.node is not self]:
@@ -379,7 +379,7 @@ class RunwardenApp(BaseApp[None]):
             self._open_soon()
             self._show_title(self.session.vitals.now)
             await self.switch_mode(self.DEFAULT_MODE)
-            await self.remove_mode(BETWEEN)
+            await self.remove_mode(SWITCHING_MODE)
         finally:
             self._is_switching = False
         if run is not None:

@@ -26,7 +26,7 @@ from app.engine.events import Event
 from app.profiles import Profile
 from widgets.frame import Banner, HeaderBar, KeyBar, KeyHint, Notice, Tab, TabBar, Vitals
 from widgets.kit import NO_KEY, hidden
-from widgets.runs.columns import RESTS
+from widgets.runs.columns import MAX_AGE_LAG
 from widgets.runs.follow import FollowStrip
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ TICK_S = 1.0
 """How often ages are checked; they are painted only when their text changes."""
 TICKS_BEHIND = 5
 """The number of ticks between checks of the ages behind a sheet."""
-STILL: Final = timedelta(seconds=1.5)
+IDLE_AFTER: Final = timedelta(seconds=1.5)
 """After this long without a repaint, a screen no longer counts seconds."""
-LEAST: Final = Size(50, 12)
+MIN_TERMINAL: Final = Size(50, 12)
 """The smallest terminal in which each screen shows a row, and each form a field with its buttons."""
 
 
@@ -290,7 +290,7 @@ class BaseScreen(Screen[None]):
         self.session.vitals.tick(now)
         self.session.inbox.tick(now)
         # Seconds change with each tick. If no age counts seconds, all count minutes and may be a little late.
-        if self._ticked_at - self._changed_at < STILL or not timedelta(0) <= now - self._ticked_at < RESTS:
+        if self._ticked_at - self._changed_at < IDLE_AFTER or not timedelta(0) <= now - self._ticked_at < MAX_AGE_LAG:
             self._ticked_at = now
             self.show_trouble()
             self.tick(now)
@@ -319,7 +319,7 @@ class BaseScreen(Screen[None]):
 
 
 def is_too_small(size: Size) -> bool:
-    return size.width < LEAST.width or size.height < LEAST.height
+    return size.width < MIN_TERMINAL.width or size.height < MIN_TERMINAL.height
 
 
 class TooSmall(ModalScreen[None]):
@@ -340,7 +340,7 @@ class TooSmall(ModalScreen[None]):
         """Show the current size, or close once the terminal is large enough and no sheet covers the notice."""
         size = self.app.size
         if is_too_small(size):
-            text = f"{size.width}x{size.height} is too small: {LEAST.width}x{LEAST.height} at least."
+            text = f"{size.width}x{size.height} is too small: {MIN_TERMINAL.width}x{MIN_TERMINAL.height} at least."
             self.query_one(Static).update(text)
         elif self.is_current:
             self.dismiss()

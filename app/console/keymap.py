@@ -23,7 +23,7 @@ _ROOTS: Final = ("app.", "widgets.")
 _SCREENS: Final = re.compile(r"app\.console\.|app\.\w+\.screen|widgets\.")
 """The modules that declare keys."""
 _MODIFIERS: Final = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
-_EVERYWHERE: Final = "RunwardenApp"
+_APP_CLASS: Final = "RunwardenApp"
 # Textual has only the way back in public: from a key to its character.
 _CHARACTERS: Final = {_character_to_key(character): character for character in string.punctuation}
 """The punctuation characters by Textual's names for them."""
@@ -104,7 +104,7 @@ def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> d
     owners = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
     # The user's own entry first, so that the sentence names it.
     for fact in sorted(facts, key=lambda fact: fact.id not in keys):
-        for where in owners if fact.id in keys and _EVERYWHERE in fact.where else fact.where:
+        for where in owners if fact.id in keys and _APP_CLASS in fact.where else fact.where:
             for key in _keys_of(fact, keys):
                 other = taken.setdefault((where, key), fact.id)
                 # Two defaults may share a key if they are never available at the same time.

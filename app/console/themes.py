@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from app.console.guard import BaseApp
 
 PLAIN: Final = Style.from_color(RichColor.default(), RichColor.default())
-FAINT: Final = 40
+FAINT_PERCENT: Final = 40
 """The brightest background of a field: on a brighter one the caret would be lost."""
 DEFAULT: Final = "runwarden"
 FEW_COLOURS: Final = "runwarden-16"
@@ -78,7 +78,7 @@ def _readable(style: Style) -> Style:
 def _plain(style: Style) -> Style:
     """Remove colours, for the theme without any: every background except a cursor's is black."""
     behind = style.bgcolor.triplet if style.bgcolor is not None else None
-    is_lit = behind is not None and max(behind) > FAINT
+    is_lit = behind is not None and max(behind) > FAINT_PERCENT
     return style + PLAIN + Style(reverse=bool(style.reverse) != is_lit)
 
 

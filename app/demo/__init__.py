@@ -48,7 +48,7 @@ POLL_S: Final = 0.2
 MONTH_RUNS: Final = 1000
 _LAB_S: Final = 60.0
 
-FIRST: Final[tuple[WriteRequest, ...]] = (
+FIRST_WRITES: Final[tuple[WriteRequest, ...]] = (
     StartRun(
         "Review the login fix before we merge it. Look at security first.",
         Repository.parse("acme/api"),
@@ -62,7 +62,7 @@ FIRST: Final[tuple[WriteRequest, ...]] = (
     CreateOrganization("ada@newcustomer.example"),
 )
 SECOND_TURN: Final = "And the tests? Which findings of your last review are still open?"
-LAST: Final[tuple[WriteRequest, ...]] = (
+LAST_WRITES: Final[tuple[WriteRequest, ...]] = (
     StartAgent("security-review", "acme/api", "fix/login-timeout", {"instructions": "Can this leak a session?"}),
     StartRun("Review the billing code.", Repository.parse("acme/api")),
 )
@@ -259,7 +259,7 @@ async def execute(engine: "Engine", own: str = "") -> None:
     """Execute the first runs through the ledger, as the forms do; `own` is the user's own agent, empty for none."""
     for name in filter(None, (own, FIXER)):
         await engine.actions.submit(StartAgent(name, "acme/api", inputs={"instructions": tasks()["acme-api"][0]}))
-    first = [await engine.actions.submit(request) for request in FIRST]
+    first = [await engine.actions.submit(request) for request in FIRST_WRITES]
     begun = {action.result_id for action in first}
     with suppress(TimeoutError):
         async with asyncio.timeout(PATIENCE_S):
@@ -271,7 +271,7 @@ async def execute(engine: "Engine", own: str = "") -> None:
     if conversation is not None and conversation.is_final:
         run = conversation.run
         await engine.actions.submit(ContinueRun(run.run_id, SECOND_TURN, run.repository))
-    for request in LAST:
+    for request in LAST_WRITES:
         await engine.actions.submit(request)
     await engine.refresh()
 

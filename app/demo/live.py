@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 HEAD_START_S: Final = 1.5
 """How long to leave the processor to the console before importing modules."""
 PAUSE_S: Final = (5.0, 20.0)
-CROWD: Final = 6
+MAX_ACTIVE_RUNS: Final = 6
 """The team starts no more runs while more than this number are active."""
 OUTAGE_S: Final = (40.0, 70.0)
 BETWEEN_OUTAGES_S: Final = (200.0, 400.0)
 FIRST_OUTAGE_S: Final = 75.0
-FRAGILE: Final = "platform/tools"
+PROBED_REPOSITORY: Final = "platform/tools"
 """The repository that the health probe of the demo's GitLab reads: hiding it makes the host unreachable."""
 TASKS: Final = {
     "reviewer": ("Review this branch.", "Is this ready to merge?", "Which tests are missing?"),
@@ -76,7 +76,7 @@ async def _keep_starting(engine: "Engine") -> None:
     samples = {repository.name: repository.sample for repository in REPOSITORIES}
     while True:
         await engine.refresh()
-        if len(await engine.cache.active_runs()) > CROWD:
+        if len(await engine.cache.active_runs()) > MAX_ACTIVE_RUNS:
             await asyncio.sleep(PAUSE_S[0])
             continue
         name = rng.choices(("acme/api", "acme/web", "acme/pipeline", "gitlab:platform/tools"), (5, 3, 4, 2))[0]
@@ -93,7 +93,7 @@ async def _keep_starting(engine: "Engine") -> None:
 async def _break_host(folder: Path) -> None:
     """Repeatedly hide and restore the repository that a code host's health probe reads."""
     rng = random.Random()
-    repository = folder / "repositories" / "gitlab" / f"{FRAGILE}.git"
+    repository = folder / "repositories" / "gitlab" / f"{PROBED_REPOSITORY}.git"
     hidden = repository.with_suffix(".away")
     if hidden.exists():  # The demo was killed.
         hidden.rename(repository)

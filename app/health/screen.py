@@ -63,7 +63,7 @@ _HOST_ADVICE: Final = {
 _OTHER_ADVICE: Final = "The service has trouble with this host: check the host's own status. Runs on it may fail."
 FLAPS: Final = 4
 """This many changes within `FLAPPING` count as flapping."""
-CLEARLY_MORE: Final = 1.25
+MIN_LONGER_RATIO: Final = 1.25
 """A longer window is shown only if it covers this many times more observed time than the shorter one."""
 NAMED_FROM: Final = 0.5
 """The observed share of a window from which its uptime is labelled with the window's name."""
@@ -139,7 +139,7 @@ def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
     if (longest_s := max(up.known_s for up in uptimes)) < DAY.total_seconds():
         return (f"observed for {span(longest_s)}",) if longest_s else ()
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
-        if up.share is not None and up.known_s > seen_s * CLEARLY_MORE:
+        if up.share is not None and up.known_s > seen_s * MIN_LONGER_RATIO:
             seen_s = up.known_s
             # Rounded down, so that 100% means no failure at all.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"

@@ -28,7 +28,7 @@ from storage.records import RunFilter
 from storage.records.insights import Outcomes, RunCounts
 from widgets.frame import Notice, NoticePage
 from widgets.insights import (
-    OTHERWISE,
+    OTHER_OUTCOMES,
     STACK,
     ChartStep,
     InsightsView,
@@ -300,7 +300,7 @@ class InsightsScreen(BaseScreen):
         legend = Content("   ").join(
             Content.assemble((badge.glyph * 2, badge.style), f" {count:,} {badge.word}")
             for badge, count in counts
-            if count or badge is not OTHERWISE
+            if count or badge is not OTHER_OUTCOMES
         )
         self.query_one("#insight-legend", SteadyText).update(legend)
         self._chart.show(view)

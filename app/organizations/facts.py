@@ -10,7 +10,7 @@ from storage.records.results import Invitation
 
 LIFETIME: Final = timedelta(days=30)
 """How long the administrator's invitation holds (spec 3)."""
-SOON: Final = timedelta(days=3)
+EXPIRES_SOON: Final = timedelta(days=3)
 """An invitation that expires within this time is highlighted."""
 UNKNOWN: Final = "unknown"
 _TONES: Final[dict[str, Tone]] = {"accepted": "good", "waiting": "warn", "refused": "bad", "expired": "warn"}
@@ -44,7 +44,7 @@ def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
         return invitation.state, tone
     what = "outbox" if invitation.mail == "outbox" else "sent"
     left = age(invitation.expires_at, now).removeprefix("in ")
-    return f"{what}, {left} left", "warn" if invitation.expires_at - now < SOON else tone
+    return f"{what}, {left} left", "warn" if invitation.expires_at - now < EXPIRES_SOON else tone
 
 
 def full(invitation: Invitation | None, until: datetime, now: datetime) -> str:

@@ -45,7 +45,7 @@ from widgets.runs.table import RunTable
 UNREADABLE: Final = Badge("✗", "files unusable", "bad")
 COLUMNS: Final = ColumnChoice(("status", "profile", *DEFAULT_COLUMNS[1:]))
 
-GENTLE_S: Final = 60.0
+OTHER_PROFILE_POLL_S: Final = 60.0
 """Seconds between two polls of a profile that is not on show."""
 MAX_S: Final = 900.0
 """Seconds between two polls of a failing one, at most."""
@@ -68,7 +68,7 @@ class AllProfilesScreen(RunActions):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self._timing = PollTiming(session.clock(), GENTLE_S)
+        self._timing = PollTiming(session.clock(), OTHER_PROFILE_POLL_S)
         self._vitals: dict[str, Vitals | StorageError] = {}
         """The figures of the profiles that were read. An error: our own files for it cannot be read."""
         self._not_before: dict[str, datetime] = {}
@@ -116,15 +116,15 @@ class AllProfilesScreen(RunActions):
             link = vitals.runs_link
             last_ok_at = None if link is None or link.is_failing else link.last_ok_at
             # Another console or a bot may be polling it.
-            if last_ok_at is not None and now - last_ok_at < timedelta(seconds=GENTLE_S):
+            if last_ok_at is not None and now - last_ok_at < timedelta(seconds=OTHER_PROFILE_POLL_S):
                 continue
             problem = await (await self.session.engines.engine(name)).refresh()
-            wait_s = GENTLE_S
+            wait_s = OTHER_PROFILE_POLL_S
             if isinstance(problem, RateLimitedError) and problem.retry_after_s is not None:
-                wait_s = max(GENTLE_S, problem.retry_after_s)
+                wait_s = max(OTHER_PROFILE_POLL_S, problem.retry_after_s)
             elif problem is not None:
                 failures = link.failures if link is not None else 0
-                wait_s = min(MAX_S, GENTLE_S * 2.0 ** min(failures, 10))
+                wait_s = min(MAX_S, OTHER_PROFILE_POLL_S * 2.0 ** min(failures, 10))
             self._not_before[name] = self.session.clock() + timedelta(seconds=wait_s)
             await self._read_profile(profile)
 

@@ -25,7 +25,7 @@ from storage.records.results import LINK_MODE, SUBMODULE_MODE, Change
 
 _SHOWN: Final = 5
 _EXECUTABLE: Final = "100755"
-_POINTED_OUT: Final = {
+_RISKS: Final = {
     ".gitattributes": "it may name filters that your git runs",
     ".gitmodules": "it names other repositories",
 }
@@ -152,7 +152,7 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
     remarks = []
     for file in patch.files:
         changed, name = file.changed(), safe_text(file.path)
-        if reason := _POINTED_OUT.get(PurePosixPath(file.path).name.casefold()):
+        if reason := _RISKS.get(PurePosixPath(file.path).name.casefold()):
             remarks.append(f"{name}: {reason}.")
         if file.path in links:
             remarks.append(f"{name} is a link to {safe_text(links[file.path])}.")

@@ -29,7 +29,7 @@ _FOREIGN: Final = frozenset(
 )
 """Variables of a hook or a script around us that would lead git to another repository."""
 _PASSED_ON: Final = ("PATH", "GIT_EXEC_PATH", "TMPDIR")
-_NEITHER: Final = (
+_HARDENING_OPTIONS: Final = (
     *("-c", "core.hooksPath=/dev/null"),
     *("-c", "core.fsmonitor=false"),
     *("-c", "protocol.ext.allow=never"),
@@ -37,7 +37,7 @@ _NEITHER: Final = (
     *("-c", "maintenance.auto=false"),
 )
 _FETCHING: Final = (
-    *_NEITHER,
+    *_HARDENING_OPTIONS,
     # A redirect would take a login to another host.
     *("-c", "http.followRedirects=false"),
     *("-c", "http.lowSpeedLimit=1"),
@@ -86,7 +86,7 @@ class Git(Struct, frozen=True):
         Raises:
             GitError: It failed; `TooLargeError`: its output is larger than `most` bytes.
         """
-        argv = ["git", *_NEITHER, f"--git-dir={git_dir}", *arguments]
+        argv = ["git", *_HARDENING_OPTIONS, f"--git-dir={git_dir}", *arguments]
         return await self._run(argv, reading(self.network.env), git_dir, stdin, most or self.most_bytes)
 
     async def fetch(self, git_dir: Path, *arguments: str, stdin: bytes = b"") -> bytes:

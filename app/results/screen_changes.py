@@ -98,7 +98,7 @@ def show_in_program(app: App[Any], text: bytes, path: str, *, in_pager: bool) ->
     return ""
 
 
-FIRST: Final = 500
+FIRST_LINES: Final = 500
 """Lines of the patch read before the first frame."""
 STEP: Final = 20_000
 
@@ -236,7 +236,7 @@ class ChangesPart(SearchedPart):
         self._files.show([FileItem(file, number, count) for number, file in enumerate(change.files)])
         self._files.display = len(change.files) > 1
         rows = DiffRows(Patch(change.patch))
-        rows.extend(FIRST)
+        rows.extend(FIRST_LINES)
         detail, turn = self.subject.detail, self.subject.turn
         # The most important facts first.
         facts: tuple[str, ...] = safe_text(change.note), f"as of {(change.head or '')[:10]}"

@@ -16,7 +16,7 @@ _PULL_KEYS: Final = ("pull_request", "pull_request_number", "pull_request_url", 
 _MERGE_KEYS: Final = ("merge_request", "merge_request_iid", "merge_request_url")
 _NUMBER_KEYS: Final = ("number", "iid", "url", "html_url")
 _NUMBER: Final = re.compile(r"(?:^|/)0*([1-9]\d{0,8})/?$")
-_GREATEST: Final = 1_000_000_000
+_MAX_NUMBER: Final = 1_000_000_000
 WAIT_S: Final = 20
 """How long the service may hold an answer back until a followed log grows."""
 REST_S: Final = 1.0
@@ -90,7 +90,7 @@ def pull_number(raw_json: str) -> int | None:
         return None
     for pull in [run.get(key) for key in (*_PULL_KEYS, *_MERGE_KEYS)] if isinstance(run, dict) else []:
         for value in map(pull.get, _NUMBER_KEYS) if isinstance(pull, dict) else (pull,):
-            if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _GREATEST:
+            if isinstance(value, int) and not isinstance(value, bool) and 0 < value < _MAX_NUMBER:
                 return value
             # A pull request's address ends with its number.
             if isinstance(value, str) and (match := _NUMBER.search(value)):

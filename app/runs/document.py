@@ -48,7 +48,7 @@ def instructions_of(action: Action) -> str:
     return str(as_received(action.body_json).get("instructions") or "")
 
 
-_HEARD: Final = {
+_WHEN_RECEIVED: Final = {
     "now": "Its agent gets it while it works.",
     "end": "It starts the run's next turn, after this one.",
     "stop": "Its turn is stopped, and the next one starts with this.",
@@ -57,7 +57,9 @@ _HEARD: Final = {
 
 def when_heard(action: Action) -> str:
     """When an agent gets a message, according to the service; empty if not stated, or for other actions."""
-    return _HEARD.get(str(as_received(action.response_json).get("when")), "") if action.kind == "run.say" else ""
+    return (
+        _WHEN_RECEIVED.get(str(as_received(action.response_json).get("when")), "") if action.kind == "run.say" else ""
+    )
 
 
 NO_PAGE: Final = 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'

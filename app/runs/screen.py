@@ -35,7 +35,7 @@ from widgets.frame import Notice
 from widgets.inbox import NeedsYou
 from widgets.kit import hidden, unkeyed
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
-from widgets.runs.pane import AROUND, WIDE, RunPane, SplitView
+from widgets.runs.pane import OTHER_LINES, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class RunsScreen(RunActions):
 
     def _fit_needs_you(self) -> None:
         items = self.session.inbox.items or () if self.session.settings.console.needs_you else ()
-        self.needs_you.show_urgent(items, (self.app.size.height - AROUND) // 8)  # The runs get most of the lines.
+        self.needs_you.show_urgent(items, (self.app.size.height - OTHER_LINES) // 8)  # The runs get most of the lines.
         if self.needs_you.has_focus and not self.needs_you.display:
             self._focus_rows()
 

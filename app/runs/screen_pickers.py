@@ -23,7 +23,7 @@ from widgets.forms.inputs import LineInput
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES, run_badge
 from widgets.kit.choice_lists import NEXT_MARK, ChoiceMark, Options, PickItem, PickList, fuzzy
-from widgets.runs.columns import COLUMN_BY_KEY, SPARED, ColumnChoice
+from widgets.runs.columns import COLUMN_BY_KEY, HIDDEN_IF_EMPTY, ColumnChoice
 from widgets.runs.table import RunTable, chosen_order
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         for key in choice.every_key:
             width = choice.widths.get(key)
             box = ("■ ", "$accent") if key in choice.shown else ("□ ", "$foreground 70%")
-            where = "stays in view" if COLUMN_BY_KEY[key].frozen else "where known" if key in SPARED else ""
+            where = "stays in view" if COLUMN_BY_KEY[key].frozen else "where known" if key in HIDDEN_IF_EMPTY else ""
             notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
             entries.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return entries

@@ -28,7 +28,7 @@ from app.api.requests import RunQuery
 from app.engine.events import Announce, BackfillMoved, RunsChanged
 from app.profiles import HistorySettings
 from app.sync.runs import RunSync
-from app.sync.walk import SECOND, TICK, Order, RunReader, StoredPage, Walk, are_within
+from app.sync.walk import MICROSECOND, SECOND, Order, RunReader, StoredPage, Walk, are_within
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Coverage, CoverageGap, RunChanges, RunFilter
@@ -38,7 +38,7 @@ PARALLEL: Final = 8
 """Windows requested at a time, unless the service limits it."""
 MAX_WINDOW_PAGES: Final = 20
 """Pages of a window, by the density of the last page: the newest part of a long gap is filled first."""
-DENSE: Final = timedelta(seconds=20)
+MIN_WINDOW: Final = timedelta(seconds=20)
 """No window is shorter, and the token follows a page that spans less: asking with dates repeats two seconds."""
 WIDEST: Final = timedelta(days=1)
 """The largest distance between two runs that the length of a window is computed from."""
@@ -126,9 +126,9 @@ class Filling:
             ApiError: The first failure.
         """
         self._windows = [
-            Window(None if gap.after is None else gap.after + TICK, gap.before - TICK)
+            Window(None if gap.after is None else gap.after + MICROSECOND, gap.before - MICROSECOND)
             for gap in gaps
-            if gap.before is not None and (gap.after is None or gap.before - gap.after > TICK)
+            if gap.before is not None and (gap.after is None or gap.before - gap.after > MICROSECOND)
         ]
         try:
             while True:
@@ -156,14 +156,14 @@ class Filling:
         if self._spacing is None or window.token is not None or self._is_short(window, self._spacing):
             return window
         cut = window.end - self._length(self._spacing)
-        self._windows.insert(0, Window(window.start, cut - TICK))
+        self._windows.insert(0, Window(window.start, cut - MICROSECOND))
         return Window(cut, window.end)
 
     def _is_short(self, window: Window, spacing: timedelta) -> bool:
         return window.start is not None and window.left - window.start <= self._length(spacing)
 
     def _length(self, spacing: timedelta) -> timedelta:
-        return max(DENSE, spacing * self.longest * self.reader.page_size)
+        return max(MIN_WINDOW, spacing * self.longest * self.reader.page_size)
 
     async def _ask(self, window: Window) -> None:
         """Read the window's next page, and record the range that it completes."""
@@ -193,9 +193,9 @@ class Filling:
             return
         window.token = page.next_token
         if coverage is not None and floor is not None:
-            span, window.left = window.left - floor, floor - TICK
-            self._spacing = min(WIDEST, max(TICK, span / max(1, len(page.runs))))
-            if span >= DENSE and not self._is_short(window, self._spacing):
+            span, window.left = window.left - floor, floor - MICROSECOND
+            self._spacing = min(WIDEST, max(MICROSECOND, span / max(1, len(page.runs))))
+            if span >= MIN_WINDOW and not self._is_short(window, self._spacing):
                 window = Window(window.start, window.left)  # Requested with its dates, without a token.
         self._windows.insert(0, window)
 
@@ -342,7 +342,7 @@ class Backfill:
         # Runs that were dropped to make room are fetched again only for a user.
         dropped = history.dropped_until
         floor = newest - timedelta(days=self._settings.days)
-        return floor if dropped is None else max(floor, dropped + TICK)
+        return floor if dropped is None else max(floor, dropped + MICROSECOND)
 
     async def _fill(self, filling: Filling) -> None:
         gaps = await filling.missing()
@@ -375,7 +375,7 @@ class Backfill:
                 if order.pages == 1 and before is not None:
                     # Runs of one instant that change places: another of them may have been passed over.
                     cached = (run for run in stored.page.runs if run.run_id not in stored.changes.new)
-                    order.is_odd |= any(run.created_at == before - TICK for run in cached)
+                    order.is_odd |= any(run.created_at == before - MICROSECOND for run in cached)
                 order.read(stored.page)
                 following, floor = stored.page.next_token, order.floor
                 coverage: Coverage | None = None
@@ -386,7 +386,7 @@ class Backfill:
                     return True  # This walk starts from the newest run.
                 elif following is None or (floor is not None and floor < before):
                     start = None if following is None else floor
-                    coverage = await self._cache.extend_coverage(start, before - TICK)
+                    coverage = await self._cache.extend_coverage(start, before - MICROSECOND)
                     await self._cache.store_place(start, following, order.total)
                 filling.moved(stored, coverage)
                 if not await filling.missing() or not filling.goes_on():
@@ -469,7 +469,7 @@ def missing_gaps(history: History, floor: datetime | None) -> Sequence[CoverageG
     if floor is None:
         return history.coverage.gaps
     return [
-        CoverageGap(floor - TICK if gap.after is None else max(gap.after, floor - TICK), gap.before)
+        CoverageGap(floor - MICROSECOND if gap.after is None else max(gap.after, floor - MICROSECOND), gap.before)
         for gap in history.coverage.gaps
         if gap.before is not None and gap.before > floor
     ]

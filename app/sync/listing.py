@@ -49,7 +49,7 @@ class Listing(Struct, frozen=True):
             if walk is not None:
                 await self.runs.claim(walk, stored)
             else:
-                await self.runs.hear_clock()
+                await self.runs.learn_clock()
             await self.runs.judge_stuck()
             if {"failed", CANCELLED} & {*condition.statuses, *condition.not_statuses}:
                 await self.runs.learn_of_failures()

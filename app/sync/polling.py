@@ -49,7 +49,7 @@ MAX_S: Final = 60.0
 """The longest interval after failures, unless the configured one is longer: no page should come later for them."""
 SLOWEST_S: Final = 900.0
 """The longest interval after refusals."""
-CLOSER: Final = 0.9
+RECOVERY_FACTOR: Final = 0.9
 """The factor by which a success shortens an interval that refusals made long."""
 DEADLINE_S: Final = 300.0
 """Seconds for a whole refresh of many requests; each request has its own, much shorter deadline."""
@@ -80,7 +80,7 @@ class Cadence:
     def succeeded(self, now_s: float) -> None:
         """Halve an interval that failures made long."""
         self.interval_s = max(self.base_s, self.interval_s / 2)
-        self.rationed_s = CLOSER * self.rationed_s if CLOSER * self.rationed_s > self.base_s else 0.0
+        self.rationed_s = RECOVERY_FACTOR * self.rationed_s if RECOVERY_FACTOR * self.rationed_s > self.base_s else 0.0
         self.due_at_s = now_s + max(self.interval_s, self.rationed_s * (0.8 + 0.4 * self.draw()))
 
     def failed(self, now_s: float) -> None:

@@ -179,7 +179,7 @@ class RunSync(SubjectSync):
         If it is not, a gap stays for the backfill. A list out of order completes nothing.
         """
         if walk.runs == 0:
-            if await self.hear_clock():
+            if await self.learn_clock():
                 walk.known = next(iter((await self.cache.coverage()).ranges), None)
             if (ahead := self.client.budget.heard_ahead) is not None:
                 # Claim nothing while the list has runs dated in the future: newer runs may be listed below them.
@@ -196,7 +196,7 @@ class RunSync(SubjectSync):
         await self.cache.record_walk(range_, walk.as_of, token, walk.order.total, is_odd=walk.is_odd, ended=walk.ended)
         return is_known
 
-    async def hear_clock(self) -> bool:
+    async def learn_clock(self) -> bool:
         """Withdraw claims if the last answer shows that the service's clock was set back; return whether it was."""
         ahead = self.client.budget.heard_ahead
         return ahead is not None and await self.cache.compare_clocks(ahead)

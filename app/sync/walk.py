@@ -21,10 +21,10 @@ from storage.records.results import FailureFacts, Unavailable
 
 ReadFailureFacts = Callable[[], Awaitable[FailureFacts | Unavailable]]
 """Reads which runs were cancelled and what agents ask; raises `ApiError`."""
-TICK: Final = timedelta(microseconds=1)
+MICROSECOND: Final = timedelta(microseconds=1)
 SECOND: Final = timedelta(seconds=1)
 """Tolerance for times: a service may round them to whole seconds, and list a run shortly after its creation."""
-IN_A_ROW: Final = 3
+KNOWN_IN_A_ROW: Final = 3
 """After this many known and unchanged runs in a row, the following runs count as known as well."""
 MAX_PAGES_WITHOUT_NEW: Final = 2
 """Pages in a row without a new run. One is normal: runs move while a list is read."""
@@ -220,7 +220,7 @@ class Order:
         if self.is_odd or self.bottom is None or self._changed is None:
             return None
         # Runs of the same instant as the last one may be on the next page.
-        return (self.bottom if self._is_by_creation else max(self.bottom, self._changed + SECOND)) + TICK
+        return (self.bottom if self._is_by_creation else max(self.bottom, self._changed + SECOND)) + MICROSECOND
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ class Walk:
         self.dropped += page.dropped
         if self.known is not None:
             missed = sum(run.run_id in new and self.known.holds(run.created_at) for run in page.runs)
-            self.refuted = missed >= IN_A_ROW and 2 * missed > len(page.runs)
+            self.refuted = missed >= KNOWN_IN_A_ROW and 2 * missed > len(page.runs)
         self.order.begin_page(page)
         for run in page.runs:
             self.top = self.top or run.created_at
@@ -272,8 +272,8 @@ class Walk:
             is_same = run.run_id not in changed and run.run_id not in page.repeated
             self._meeting = self._meeting + 1 if is_same and run.run_id not in unwalked else 0
             self._joining = self._joining + 1 if is_same and self.known and self.known.holds(run.created_at) else 0
-            self.met |= self._meeting >= IN_A_ROW
-            self.joined |= self._joining >= IN_A_ROW and not self.order.is_odd and not self.refuted
+            self.met |= self._meeting >= KNOWN_IN_A_ROW
+            self.joined |= self._joining >= KNOWN_IN_A_ROW and not self.order.is_odd and not self.refuted
 
     @property
     def is_odd(self) -> bool:

@@ -34,7 +34,7 @@ MODEL: Final = "RUNWARDEN_MODEL"
 """The variable with the name of the model; empty: the program chooses."""
 _GREETING_S: Final = 240
 """How long a program may take to answer in ACP."""
-_FAREWELL_S: Final = 1.0
+_EXIT_GRACE_S: Final = 1.0
 """How long it may keep running after its answer; it is killed after twice that time."""
 _BUFFER: Final = 32 << 20
 _MAX_REPORT: Final = 1 << 20
@@ -277,7 +277,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
     try:
         async with (
             spawn_stdio_transport(
-                *command, env=variables, cwd=Path.cwd(), limit=_BUFFER, shutdown_timeout=_FAREWELL_S
+                *command, env=variables, cwd=Path.cwd(), limit=_BUFFER, shutdown_timeout=_EXIT_GRACE_S
             ) as (printed, writer, process),
             ClientSideConnection(client, Messages(printed, writer), observers=[turn.printed]) as connection,
         ):
@@ -289,14 +289,14 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
             except (RequestError, OSError, ValueError) as error:
                 if isinstance(error, ConnectionError):
                     # The program exited, and its last lines show why.
-                    await asyncio.wait([forwarding], timeout=_FAREWELL_S)
+                    await asyncio.wait([forwarding], timeout=_EXIT_GRACE_S)
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(process.wait(), _FAREWELL_S)
+                        await asyncio.wait_for(process.wait(), _EXIT_GRACE_S)
                 status = _report_error(error, process.returncode)
             forwarding.cancel()
             listening.cancel()
             # A server that the program started may outlive it, and keep the pipes open that the library waits for.
-            asyncio.get_running_loop().call_later(3 * _FAREWELL_S, os._exit, status)
+            asyncio.get_running_loop().call_later(3 * _EXIT_GRACE_S, os._exit, status)
     except (OSError, ValueError) as error:
         return _report_error(error)
     return status

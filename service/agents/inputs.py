@@ -11,10 +11,10 @@ from service.errors import ServiceError
 
 INSTRUCTIONS: Final = "instructions"
 """The input that every agent takes: its task, in free text."""
-_UNASKED: Final = "Do what you are configured for."
+_DEFAULT_INSTRUCTIONS: Final = "Do what you are configured for."
 _FIELD: Final = re.compile(r"\{(?=[A-Za-z_])(?:([\w.-]+)\.)?([\w-]*)\}", re.ASCII)
 """A field, with its scope (`inputs`) and its name."""
-_NEARLY: Final = re.compile(r"\{\s*inputs?\s*[.\[][^{}]*\}")
+_ALMOST_PLACEHOLDER: Final = re.compile(r"\{\s*inputs?\s*[.\[][^{}]*\}")
 """A field as other template languages write it, which would reach the agent unchanged."""
 _KINDS: Final = {
     "text": ("a text", str),
@@ -67,7 +67,7 @@ class AgentInput(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=Tr
 def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
     """Yield the fields of a prompt that a turn could not fill in, each with its fix."""
     known = ", ".join(f"{{inputs.{name}}}" for name in dict.fromkeys((*declared, INSTRUCTIONS)))
-    for near in _NEARLY.findall(prompt):
+    for near in _ALMOST_PLACEHOLDER.findall(prompt):
         if not _FIELD.fullmatch(near):
             yield f"prompt: {near} is not known: write one of {known}"
     for match in _FIELD.finditer(prompt):
@@ -113,7 +113,7 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     words = values.get(INSTRUCTIONS)
     request = words if isinstance(words, str) and words.strip() else None
     placed = {INSTRUCTIONS} if isinstance(words, str) else set()
-    parts = [request or f"{agent}: {_UNASKED}"]
+    parts = [request or f"{agent}: {_DEFAULT_INSTRUCTIONS}"]
     if prompt is not None:
         fields = [(match[0], *match.groups("")) for match in _FIELD.finditer(prompt)]
         named = {name for _, scope, name in fields if scope}

@@ -12,7 +12,7 @@ _MAX_LINE: Final = 400
 _DEPTH: Final = 4
 """Gateways and programs put the JSON of an error into their own message."""
 _TITLE: Final = re.compile(r"<title>([^<]{1,200})</title>", re.IGNORECASE)
-_BEGINS: Final = re.compile(r"""\{\s*["']\w""")
+_OBJECT_START: Final = re.compile(r"""\{\s*["']\w""")
 _MESSAGE: Final = re.compile(
     r"""["'](?:message|detail|error)["']\s*:\s*(?:"((?:[^"\\]|\\.)*)|'((?:[^'\\]|\\.)*))""", re.DOTALL
 )
@@ -58,7 +58,7 @@ def _json_message(text: str, start: int) -> tuple[str, int] | None:
     try:
         document, end = json.JSONDecoder().raw_decode(text, start)
     except (ValueError, RecursionError):
-        if not _BEGINS.match(text, start):
+        if not _OBJECT_START.match(text, start):
             return None
         match = _MESSAGE.search(text, start)
         return "" if match is None else (match[1] or match[2] or "").replace("\\n", " ").replace("\\", ""), len(text)

@@ -17,7 +17,7 @@ from service.errors import ServiceError
 
 _NODE_MODULES: Final = "node_modules"
 _MAX_SHEBANG: Final = 512
-_DEEPEST: Final = 4
+_MAX_WRAPPERS: Final = 4
 """The longest chain of interpreters that are scripts themselves."""
 
 
@@ -82,7 +82,7 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
         if interpreter is None:
             raise NoProgramError(f"{real} needs {named!r}, which is not there: install it for the service's user")
         search.append(Path(interpreter).parent)
-    if interpreter is not None and depth < _DEEPEST:
+    if interpreter is not None and depth < _MAX_WRAPPERS:
         yield from _trees(Path(interpreter), search, depth + 1)
 
 
@@ -157,8 +157,8 @@ def missing_key(agent: Agent) -> str | None:
     return f"there is no key: set {' or '.join(allowed) or 'model'} in the environment of the service"
 
 
-_TAKING: Final = ", ".join(name for name, preset in PRESETS.items() if preset.servers)
-TAKES_NONE: Final = f"only agents with the preset {_TAKING} or acp take them"
+_WITH_SERVERS: Final = ", ".join(name for name, preset in PRESETS.items() if preset.servers)
+TAKES_NONE: Final = f"only agents with the preset {_WITH_SERVERS} or acp take them"
 
 
 def hears(agent: Agent) -> bool:

@@ -18,7 +18,7 @@ from service.reference import BRANCH, MAX_BRANCH, NO_NUL, PLATFORMS, SEGMENT
 from service.store.messages import Timing
 
 _MAX_INTEGER: Final = 2**63 - 1
-_DEEPEST: Final = 64
+_MAX_DEPTH: Final = 64
 _LARGE: Final = 16 << 10
 """Larger bodies are parsed in a thread, so that other requests are not delayed."""
 _SMALL: Final = 256 << 10
@@ -52,7 +52,7 @@ _EMAIL: Final = (
 )
 _CONTENT: Final = (
     f"At any depth: no text or name may contain NUL or half of a surrogate pair, integers must fit into 64 bits (their "
-    f"size is at most {_MAX_INTEGER}), and numbers into a double. At most {_DEEPEST} levels may be nested. "
+    f"size is at most {_MAX_INTEGER}), and numbers into a double. At most {_MAX_DEPTH} levels may be nested. "
     f"The operator limits the size of the body (413)."
 )
 _REFERENCES: Final = (
@@ -281,7 +281,7 @@ async def read_bytes(request: Request, limit: int, reserve: Reserve | None = Non
 def _check_content(document: object) -> None:
     """Refuse content that the database or git cannot store: NUL, lone surrogates, too many levels."""
     level = [document]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         if not level:
             return
         deeper: list[object] = []
@@ -299,7 +299,7 @@ def _check_content(document: object) -> None:
                 if not is_storable:
                     raise bad_request("invalid_text", "no text in the body may hold NUL or half of a surrogate pair")
         level = deeper
-    raise bad_request("malformed_json", f"the body is nested more than {_DEEPEST} levels deep")
+    raise bad_request("malformed_json", f"the body is nested more than {_MAX_DEPTH} levels deep")
 
 
 def _integer(digits: str) -> int:

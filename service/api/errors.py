@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
 from service.errors import ServiceError
-from service.store.database import AWAY
+from service.store.database import DATABASE_DOWN
 from service.store.runs import InactiveOrganizationError
 
 _logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def install(app: FastAPI) -> None:
         refusal = refusal_of(request, error)
         return JSONResponse(body(refusal.error_code, refusal.message), refusal.status, refusal.headers)
 
-    for kind in (ServiceError, RequestValidationError, HTTPException, *AWAY, Exception):
+    for kind in (ServiceError, RequestValidationError, HTTPException, *DATABASE_DOWN, Exception):
         app.add_exception_handler(kind, respond)
 
 
@@ -102,7 +102,7 @@ def refusal_of(request: Request, error: Exception) -> HttpError:
             message = f"{request.method} is not offered at {path}; use {allowed}"
             return HttpError(405, "method_not_allowed", message, {"Allow": allowed})
         return HttpError(error.status_code, "bad_request", str(error.detail))
-    if isinstance(error, AWAY):
+    if isinstance(error, DATABASE_DOWN):
         _logger.error("the database cannot be used: %s", getattr(error, "orig", None) or error)
         message = "the database is down or overloaded, and this may have taken effect: check before you retry"
         return HttpError(503, "database_unavailable", message, {"Retry-After": "2"})

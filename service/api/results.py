@@ -32,7 +32,7 @@ from service.findings.question import offer
 from service.rules import SCHEDULE
 from service.store import agents, dispatch, messages, postings, runs, turn_files, turns, usage
 from service.store.runs import FINAL
-from service.store.schema import ASKS, CANCELLED, WAS_CANCELLED
+from service.store.schema import CANCELLED, HAS_QUESTION, WAS_CANCELLED
 from service.store.turn_files import FINDINGS, MAX_DIFF, PATCHES, DiffKind, LogPiece
 from service.store.turns import MADE_UP, NOT_EXECUTED, STOPPED, Turn, TurnOutcome
 from service.text import storable
@@ -50,7 +50,7 @@ _PAUSE_S: Final = 0.5
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _MAX_OFFSET: Final = 10**18 - 1
 _NUMBER: Final = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
-_AS_IS: Final = {"X-Content-Type-Options": "nosniff"}
+_NOSNIFF: Final = {"X-Content-Type-Options": "nosniff"}
 _logger = logging.getLogger(__name__)
 router = APIRouter(tags=["results"])
 
@@ -297,7 +297,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
 def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
-        asking = turns.last_turns(connection, caller.organization.id, ASKS, _MAX_QUESTIONS)
+        asking = turns.last_turns(connection, caller.organization.id, HAS_QUESTION, _MAX_QUESTIONS)
         cancelled = turns.last_turns(connection, caller.organization.id, WAS_CANCELLED, _MAX_CANCELLED)
     questions = [
         {"run_id": row.run_id, "turn": row.number, "asked_at": rfc3339(row.finished_at), **row.question}
@@ -355,7 +355,7 @@ async def read_log(
             "Form": "steps" if preset else "raw",
         }
         answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in facts.items()})
-        answer.headers.update(_AS_IS)
+        answer.headers.update(_NOSNIFF)
         return answer, following != start or log.is_ended
 
     return await awaited(context, ask, wait_s)
@@ -418,14 +418,14 @@ def read_run_diff(run_id: str, context: RequestContext, caller: RunReader) -> Re
         run_of(connection, caller, run_id)
         last = next((turn for turn in reversed(turns.of(connection, run_id)) if turn.commit_sha), None)
         if last is None:
-            return Response(media_type="text/plain", headers=_AS_IS)
+            return Response(media_type="text/plain", headers=_NOSNIFF)
         kind: DiffKind = "diff" if last.merge_base == last.base_sha else "run.diff"
         return _patch(context, connection, last, kind, last.merge_base)
 
 
 def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKind, base: str | None) -> Response:
     if turn.commit_sha is None and not turn.is_unpushed:
-        return Response(media_type="text/plain", headers=_AS_IS)
+        return Response(media_type="text/plain", headers=_NOSNIFF)
     patch = turn_files.diff(connection, context.folder, (turn.run_id, turn.number), kind)
     if patch is None:
         way = f"read it with git: git fetch origin {turn.commit_sha}, then git show {turn.commit_sha}"
@@ -436,7 +436,7 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
         way = f"fetch it as an artifact: runwarden runs artifacts {turn.run_id} {name} --turn {turn.number}"
         raise HttpError(413, "diff_too_large", f"the diff is too large to show; {way}")
     ends = {"Runwarden-Base": base, "Runwarden-Head": turn.commit_sha}
-    headers = {name: sha for name, sha in ends.items() if sha} | _AS_IS
+    headers = {name: sha for name, sha in ends.items() if sha} | _NOSNIFF
     return Response(patch, media_type="text/plain", headers=headers)
 
 
@@ -456,7 +456,7 @@ def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContex
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}",
         "Content-Security-Policy": "default-src 'none'; sandbox",
-        **_AS_IS,
+        **_NOSNIFF,
     }
     return Response(content, media_type="application/octet-stream", headers=headers)
 

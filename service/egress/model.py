@@ -41,7 +41,7 @@ _SUCCESS: Final = range(200, 300)
 _REDIRECT: Final = range(300, 400)
 _CONNECT_S: Final = 20.0
 _FIRST_PAUSE_S: Final = 1.0
-_SPREAD: Final = 0.25
+_JITTER: Final = 0.25
 """The share by which a pause varies, as many agents may wait for one provider."""
 _LOOK_S: Final = 0.5
 _NOT_THIS_KEY: Final = frozenset({401, 403})
@@ -277,7 +277,7 @@ class ModelProxy(SandboxServer):
         """Pass a request on and its answer back; while the provider is down, hold the request and repeat it."""
         begun, usual_s = time.monotonic(), _FIRST_PAUSE_S
         while (refusal := self._ask(agent, request)) is not None:
-            spread = random.uniform(1 - _SPREAD, 1 + _SPREAD)  # noqa: S311 — no secret
+            spread = random.uniform(1 - _JITTER, 1 + _JITTER)  # noqa: S311 — no secret
             pause_s = max(min(usual_s, self._state.limits.model_pause_s) * spread, refusal.wait_s or 0)
             until = time.monotonic() + pause_s
             # Free requests, such as a list of models, are not worth waiting for.

@@ -30,7 +30,7 @@ _CHUNK: Final = 65_536
 _POLL_S: Final = 0.25
 _SUPERVISOR_TIMEOUT_S: Final = 15.0
 _MAX_REPORT: Final = 4096
-LINGERS_S: Final = 5.0
+DONE_GRACE_S: Final = 5.0
 """How long a program may keep running after it has reported that it is done."""
 GRACE_S: Final = 2.0
 """How long a program may take to exit after its input was closed, before it is killed."""
@@ -265,7 +265,7 @@ class _SupervisedAgent:
             over_since = (over_since or now) if self._reader.is_over and not self._model.waiting else None
             if self._reader.is_over:
                 self._end_input()
-            if over_since is not None and now > over_since + LINGERS_S:
+            if over_since is not None and now > over_since + DONE_GRACE_S:
                 self._lingered = True
                 return _EXITED
             if now > deadline:
@@ -309,7 +309,7 @@ class _SupervisedAgent:
             # The supervisor has the other end as long as it lives.
             with contextlib.suppress(OSError):
                 self._control.recv(1)
-        stayed = f"the program reported its end but stayed for {LINGERS_S:g} s more, and was stopped"
+        stayed = f"the program reported its end but stayed for {DONE_GRACE_S:g} s more, and was stopped"
         self._log.end(stayed if self._lingered else None)
 
     def _follow(self, timeout_s: float) -> bool:

@@ -20,7 +20,9 @@ LINK: Final = "160000"
 EMPTY_TREE: Final = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 # With this option on submodules, git reads no `.gitmodules`: the repository could make it fail with that file.
 COMPARE: Final = ("diff-tree", "-r", "--no-renames", "--ignore-submodules=none")
-KEPT: Final = "the change is kept as a patch; continue the run to let the agent apply it to the branch as it is now"
+KEPT_AS_PATCH: Final = (
+    "the change is kept as a patch; continue the run to let the agent apply it to the branch as it is now"
+)
 TRAILER: Final = "Runwarden-Run"
 """The key of the line that marks a turn's commits."""
 # git allows blanks around a key, and looks for no trailer below a scissors line.
@@ -192,12 +194,12 @@ def moved(git: GitRunner, commit: TurnCommit, head: str, branch: str) -> TurnCom
         if commit.base is not None:
             git("merge-base", "--is-ancestor", commit.base, head)
     except GitCommandError as error:
-        raise GitCommandError(f"the branch {branch} was rewritten while the agent worked; {KEPT}") from error
+        raise GitCommandError(f"the branch {branch} was rewritten while the agent worked; {KEPT_AS_PATCH}") from error
     whole, conflicts = auto_merge(git, (head, commit.sha))
     if conflicts:
         named = ", ".join(conflicts[:_MAX_LINKS]) + (" …" if len(conflicts) > _MAX_LINKS else "")
         text = f"others pushed to {branch} while the agent worked, and its change conflicts with theirs in {named}"
-        raise GitCommandError(f"{text}; {KEPT}")
+        raise GitCommandError(f"{text}; {KEPT_AS_PATCH}")
     # A merge stays a merge, and several commits stay several commits.
     parents = (head,) if commit.is_plain else (head, commit.sha)
     message = git("log", "--max-count=1", "--format=%B", commit.sha, "--")

@@ -19,7 +19,7 @@ _APPLICATION: Final = "runwarden"
 _SPARE_CONNECTIONS: Final = 8
 """The connections for DBOS's own threads, each of which waits with one while the database is down."""
 _BATCH: Final = 500
-NOBODY: Final = ""
+NO_EXECUTOR: Final = ""
 """The executor name of a turn or job that has ended although DBOS could not record that."""
 _SUBSEC_SINCE: Final = (3, 42)
 """The first version of SQLite that knows `unixepoch('subsec')`."""
@@ -129,7 +129,7 @@ class DurableEngine:
     def in_progress(self) -> dict[str, str]:
         """Return the names of all workers' turns and jobs in progress, each with the worker's executor name.
 
-        One that ended in this process belongs to `NOBODY` if DBOS has not recorded that after the grace period.
+        One that ended in this process belongs to `NO_EXECUTOR` if DBOS has not recorded that after the grace period.
         """
         pending = self._client.list_workflows(status="PENDING", load_input=False, load_output=False)
         held = {flow.workflow_id: str(flow.executor_id) for flow in pending if flow.workflow_id not in self._unsure}
@@ -139,7 +139,7 @@ class DurableEngine:
         self._looked_at = now
         mine = [name for name, executor in held.items() if executor == self._executor and name not in at_work]
         self._ended = {name: before.get(name, now) for name in mine}
-        return held | {name: NOBODY for name, since in self._ended.items() if now - since >= self._grace_s}
+        return held | {name: NO_EXECUTOR for name, since in self._ended.items() if now - since >= self._grace_s}
 
     def ended_among(self, names: Sequence[str]) -> frozenset[str]:
         """Return the names of the turns and jobs that are on record as ended."""

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from service.clock import Clock
 from service.store import messages, turn_files, turns
-from service.store.database import AWAY, Database
+from service.store.database import DATABASE_DOWN, Database
 from service.store.messages import Message
 from service.store.turn_files import MAX_DIFF, PATCHES, Key
 from service.store.turns import Turn
@@ -95,7 +95,7 @@ class TurnRecorder:
         """
         try:
             return self.database.retried(act, self.stopping)
-        except AWAY as error:
+        except DATABASE_DOWN as error:
             raise InterruptedTurnError from error
 
     def write(self, act: Callable[Concatenate[sa.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:

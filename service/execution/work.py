@@ -490,7 +490,9 @@ class Attempt:
             if now_at == head:
                 raise refused
             if now_at is None:
-                raise GitCommandError(f"the branch {branch} was deleted while the agent worked; {commits.KEPT}")
+                raise GitCommandError(
+                    f"the branch {branch} was deleted while the agent worked; {commits.KEPT_AS_PATCH}"
+                )
         else:
             raise GitCommandError(f"{branch} moved at each of {_MAX_PUSHES} pushes; continue the run to try again")
         self.note(f"pushed {sha} to {branch}")

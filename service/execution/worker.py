@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.execution.disk import shortage
-from service.execution.queue import NOBODY, DurableEngine
+from service.execution.queue import NO_EXECUTOR, DurableEngine
 from service.execution.record import InterruptedTurnError, SupersededError
 from service.execution.retention import Retention
 from service.execution.sandbox import find
@@ -23,7 +23,7 @@ from service.execution.turn import PausedTurnError, ShortageError, TurnExecution
 from service.execution.workspace import Workspaces
 from service.observability.log import bound
 from service.store import dispatch, organizations, turns, workers
-from service.store.database import AWAY, DatabaseClock
+from service.store.database import DATABASE_DOWN, DatabaseClock
 from service.store.workers import Doorbell, Worker
 from service.text import storable
 
@@ -179,10 +179,10 @@ class TurnWorker:
         while not end.is_set():
             try:
                 act()
-            except AWAY as error:
-                if trouble is not AWAY:
+            except DATABASE_DOWN as error:
+                if trouble is not DATABASE_DOWN:
                     _logger.warning("the worker waits for the database: %s", getattr(error, "orig", None) or error)
-                trouble = AWAY
+                trouble = DATABASE_DOWN
             except Exception as error:  # One guard at the boundary of a round: the next one tries again.
                 if trouble is not type(error):
                     _logger.exception("the worker's round failed; it is tried again in a moment")
@@ -333,7 +333,7 @@ class TurnWorker:
             self._noted.add(name)
         lost = lost[: max(0, self.me.concurrency - self._turns_at_work)]
         for name in [*dropped, *lost]:
-            if in_progress.get(name) == NOBODY:
+            if in_progress.get(name) == NO_EXECUTOR:
                 _logger.warning("%s had ended here, but the queue could not record it; its slot is free again", name)
         self._engine.forget(dropped)
         # A turn that was put back has ended in the queue; of one that never began it knows nothing.

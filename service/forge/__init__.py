@@ -38,7 +38,7 @@ class ForgeError(ServiceError):
         *,
         status: int | None = None,
         is_final: bool = False,
-        is_away: bool = False,
+        is_unreachable: bool = False,
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(text)
@@ -46,7 +46,7 @@ class ForgeError(ServiceError):
         """The answer's status; None: no usable answer came."""
         self.is_final = is_final
         """Whether another attempt would fail as well."""
-        self.is_away = is_away
+        self.is_unreachable = is_unreachable
         """Whether the forge did not answer at all."""
         self.retry_after_s = retry_after_s
         """The wait that the forge asked for; None: it asked for none."""
@@ -149,7 +149,7 @@ class ForgeHttp:
         except AnswerTooLargeError as error:
             raise ForgeError(str(error), is_final=True) from error
         except HostUnreachableError as error:
-            raise ForgeError(f"{self._name} cannot be reached: {error}", is_away=True) from error
+            raise ForgeError(f"{self._name} cannot be reached: {error}", is_unreachable=True) from error
         if answer.is_success:
             return answer
         status, wait_s = answer.status, answer.wait_s

@@ -64,7 +64,7 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
         is_over = failure.is_final or due_at > posting.wanted_at + int(settings.forge.give_up_s * SECOND_MICROS)
         with database.write() as connection:
             # Any other failure concerns only this posting.
-            if failure.retry_after_s is not None or failure.is_away:
+            if failure.retry_after_s is not None or failure.is_unreachable:
                 postings.put_off(connection, run, due_at)
             postings.mark_failed(connection, posting, str(failure), due_at=None if is_over else due_at)
         then = "not retried automatically" if is_over else f"retried in {wait_s:.0f} s"
@@ -83,7 +83,7 @@ def forge_of(database: Database, host: Host | None, run: Run | Repository, timeo
     try:
         token = token_of(database, host)
     except TokenError as error:
-        raise ForgeError(str(error), is_away=True) from error
+        raise ForgeError(str(error), is_unreachable=True) from error
     if host.api_url is None or token is None:
         lacking = "API address (--api-url)" if host.api_url is None else "token (--token-env, and its variable)"
         raise ForgeError(f"the connected host {host.host} has no {lacking}, which results need")

@@ -81,7 +81,7 @@ def bring_up_to_date(forge: Forge, number: int, report: Report, *, is_lasting: b
     try:
         _update(forge, number, report, lines)
     except ForgeError as error:
-        if not error.is_final and (error.is_away or not is_lasting):
+        if not error.is_final and (error.is_unreachable or not is_lasting):
             raise
         # The forge does not accept one of the comments, so the rest goes into the text.
         _update(forge, number, report, {})

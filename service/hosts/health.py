@@ -125,7 +125,7 @@ class HealthProbes:
                 for path in others:
                     answer = ask(base + path, self._settings.timeout_s, headers=headers)
         except TokenError as error:
-            return HostState("unreachable" if error.is_away else "unauthorized", str(error))
+            return HostState("unreachable" if error.is_unreachable else "unauthorized", str(error))
         except HostUnreachableError as error:
             return HostState("unreachable", str(error))
         try:

@@ -37,9 +37,9 @@ _REFUSED: Final = frozenset({401, 403, 404})
 class TokenError(HostUnreachableError):
     """A host's token is unavailable now; the text has the reason and the fix."""
 
-    def __init__(self, text: str, *, is_away: bool = False) -> None:
+    def __init__(self, text: str, *, is_unreachable: bool = False) -> None:
         super().__init__(text)
-        self.is_away = is_away
+        self.is_unreachable = is_unreachable
         """Whether GitHub gave no usable answer; otherwise it refused, or the command failed."""
 
 
@@ -117,7 +117,7 @@ def _explained(app: GitHubApp) -> Iterator[None]:
     except TokenError:
         raise
     except HostUnreachableError as error:
-        raise TokenError(f"there is no token for the GitHub App {app.id}: {error}", is_away=True) from error
+        raise TokenError(f"there is no token for the GitHub App {app.id}: {error}", is_unreachable=True) from error
     except (LookupError, TypeError, ValueError) as error:
         raise TokenError(f"there is no token for the GitHub App {app.id}: its API gave an unknown answer") from error
 
@@ -184,7 +184,7 @@ class _Installation:
         message = table(answer.body).get("message", "")
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {message}".rstrip()
         fix = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
-        raise TokenError(f"{text}{fix}", is_away=answer.status not in _REFUSED)
+        raise TokenError(f"{text}{fix}", is_unreachable=answer.status not in _REFUSED)
 
 
 _printed_key: Final = functools.cache(PrintedKey)

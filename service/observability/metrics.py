@@ -44,7 +44,7 @@ _MAX_GAP_MICROS: Final = DAY_MICROS
 """Turns that ended longer ago than this before a scrape are not counted."""
 _SHORTEST_TOKEN: Final = 16
 _logger = logging.getLogger(__name__)
-_UP: Final = "Whether the database answers and can be written."
+_DATABASE_UP_HELP: Final = "Whether the database answers and can be written."
 _KEY_ENDS: Final = "Until a key expires, for those that expire within 14 days."
 _OUTAGES: Final = "Turns that wait for a model's provider which gives no answer."
 
@@ -149,10 +149,10 @@ class ServiceMetrics(Collector):
         """Yield the database's figures; while it does not answer, only that it is down."""
         try:
             is_up = int(not self._database.write_fault)
-            yield from [_gauge("runwarden_database_up", _UP, is_up), *self._ask()]
+            yield from [_gauge("runwarden_database_up", _DATABASE_UP_HELP, is_up), *self._ask()]
         except sa.exc.SQLAlchemyError as error:
             _logger.warning("a scrape found the database unavailable: %s", getattr(error, "orig", None) or error)
-            yield _gauge("runwarden_database_up", _UP, 0)
+            yield _gauge("runwarden_database_up", _DATABASE_UP_HELP, 0)
 
     def _ask(self) -> list[Metric]:
         with self._database.read() as connection:

@@ -18,7 +18,7 @@ from service.page import entry, log, operator, runs, settings
 from service.page.site import assets, leads_to, page
 from service.page.visitor import CSRF, Anybody, NotSignedInError, address, read_form
 from service.settings import SettingsError
-from service.store.database import AWAY
+from service.store.database import DATABASE_DOWN
 from service.store.rate_limits import RateLimiter
 from service.store.runs import InactiveOrganizationError
 from service.store.sessions import LastAdminError
@@ -53,7 +53,7 @@ def with_page(api: FastAPI, context: Context) -> ASGIApp:
     for router in (assets, entry.router, runs.router, log.router, settings.router, operator.router):
         pages.include_router(router)
     ours = (HttpError, InactiveOrganizationError, LastAdminError)
-    for kind in (*ours, RequestValidationError, HTTPException, *AWAY, Exception):
+    for kind in (*ours, RequestValidationError, HTTPException, *DATABASE_DOWN, Exception):
         pages.add_exception_handler(kind, _show_failure)
     if context.settings.page.oidc is not None:
         if find_spec("authlib") is None:

@@ -44,7 +44,7 @@ _MARK, _END = "<!-- runwarden-review ", " -->"
 Topic = Literal["security", "correctness", "style"]
 _TIMEOUT_S, _FILES, _FILE_BYTES = 300.0, 5_000, 512 << 10
 _RULES: Final = "F,E71,E72,B,S,BLE,A00,PLE,T10,SIM115,FIX"
-_NOT: Final = "S101,S104,S108,S311,S404,S603,S607,B905"
+_IGNORED_RULES: Final = "S101,S104,S108,S311,S404,S603,S607,B905"
 """Rules that are right too rarely to be read, and those whose message quotes a text of the file."""
 _BLOCKER: Final = re.compile(r"secret-(?!keyword|basic|base64)|merge-conflict|invalid-syntax")
 _MAJOR: Final = re.compile(r"secret-(?!base64)|data-syntax|S(?!110|112|301|IM)|F[567](?!41)|F82|PLE|T10|B00")
@@ -56,7 +56,7 @@ _TOPICS: Final[Mapping[Topic, re.Pattern[str]]] = {
 _CONFLICT: Final = re.compile(r"^<{7} .*?^={7}$.*?^>{7} ", re.MULTILINE | re.DOTALL)
 _COMMENTED_JSON: Final = re.compile(r"(?:^|/)(?:\.vscode|\.devcontainer)/|[jt]sconfig[\w.-]*\.json\Z")
 _TEST: Final = re.compile(r"(?:^|/)(?:(?:tests?|testdata|fixtures)/|test_[^/]*\Z|[^/]*[._]test\.\w+\Z)")
-_WHY: Final = re.compile(r"^## Why is this bad\?\n(.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_RULE_REASON: Final = re.compile(r"^## Why is this bad\?\n(.+?)(?:\n\n|\Z)", re.MULTILINE | re.DOTALL)
 Findings = list[IdentifiedFinding]
 _RECORD: Final = TypeAdapter(Findings)
 
@@ -142,11 +142,11 @@ def _secrets(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
 def _ruff(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
     """Have ruff check Python files, whatever configuration the repository holds."""
     options = ("--isolated", "--no-cache", "--exit-zero", "--force-exclude", "--target-version", "py314")
-    output = ("--output-format", "sarif", "--select", _RULES, "--ignore", _NOT)
+    output = ("--output-format", "sarif", "--select", _RULES, "--ignore", _IGNORED_RULES)
     document = _json(root, "ruff", "check", *options, *output, "--", *paths)
     advice = {}
     for rule in document["runs"][0]["tool"]["driver"]["rules"]:
-        why = _WHY.search(rule["fullDescription"]["text"])
+        why = _RULE_REASON.search(rule["fullDescription"]["text"])
         advice[rule["id"]] = " ".join(why[1].split()) if why else ""
     for draft in sarif_drafts(document, str(root)):
         rule = str(draft["rule"])

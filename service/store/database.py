@@ -20,7 +20,7 @@ from service.store.migrations import DatabaseError, check, migrate, version
 from service.store.rows import insert_new
 from service.store.schema import VERSION, meta
 
-AWAY: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
+DATABASE_DOWN: Final = (sa.exc.OperationalError, sa.exc.InternalError, sa.exc.TimeoutError)
 """Raised while the database is down or shutting down, or after it closed a connection: a retry may succeed."""
 _CANNOT_WRITE: Final = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "53100", "25006")
 """SQLite's names, and PostgreSQL's codes for a full disk and for a server that only reads."""
@@ -126,7 +126,7 @@ class Database:
         while True:
             try:
                 return act()
-            except AWAY as error:
+            except DATABASE_DOWN as error:
                 if not waits:
                     _logger.warning("work waits for the database: %s", getattr(error, "orig", None) or error)
                 waits = True

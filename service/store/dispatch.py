@@ -16,7 +16,17 @@ from service.store import turns as turn_store
 from service.store import workers
 from service.store.outages import ProviderOutages, clock_time
 from service.store.runs import OPEN, Run
-from service.store.schema import WAITING, WORKS, events, invitations, organizations, postings, runs, schedules, turns
+from service.store.schema import (
+    TURN_AGENT,
+    WAITING,
+    events,
+    invitations,
+    organizations,
+    postings,
+    runs,
+    schedules,
+    turns,
+)
 from service.store.turns import MADE_UP, SLOTTED, Turn
 from service.text import plural
 
@@ -25,11 +35,11 @@ _NOW: Final[sa.BindParameter[int]] = sa.bindparam("now")
 _LANE: Final = (runs.c.url, runs.c.branch)
 _NEXT_OF_OWNER: Final = (
     sa.select(turns.c.run_id, turns.c.number, turns.c.attempt, turns.c.organization_id, *_LANE)
-    .add_columns(WORKS, runs.c.is_restricted)
+    .add_columns(TURN_AGENT, runs.c.is_restricted)
     .join(runs, runs.c.id == turns.c.run_id)
     .where(WAITING, turns.c.organization_id == sa.bindparam("owner"))
     .where(turns.c.due_at.is_(None) | (turns.c.due_at <= _NOW))
-    .where(WORKS.element.not_in(sa.bindparam("held", expanding=True)) | runs.c.is_restricted.is_(True))
+    .where(TURN_AGENT.element.not_in(sa.bindparam("held", expanding=True)) | runs.c.is_restricted.is_(True))
     .where(sa.tuple_(*_LANE).not_in(sa.bindparam("lanes", expanding=True)))
     .order_by(turns.c.accepted_at, turns.c.run_id)
     .limit(1)
@@ -77,7 +87,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: Mi
     provider is down, only one turn at a time that needs it is under way.
     """
     under_way = connection.execute(
-        sa.select(runs.c.organization_id, runs.c.url, runs.c.branch, WORKS)
+        sa.select(runs.c.organization_id, runs.c.url, runs.c.branch, TURN_AGENT)
         .join(turns, turns.c.run_id == runs.c.id)
         .where(SLOTTED)
     ).all()

@@ -15,7 +15,7 @@ from service.store.schema import invitations, organizations
 from service.text import storable
 
 LIFE_MICROS: Final = 30 * DAY_MICROS
-_OWN_MICROS: Final = 600 * SECOND_MICROS
+_FIRST_DELIVERY_MICROS: Final = 600 * SECOND_MICROS
 """How long the process that created an invitation has to send its mail, before a worker sends it."""
 
 
@@ -66,7 +66,7 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: Mic
         "expires_at": now + LIFE_MICROS,
         "mail": "waiting",
         "attempts": 0,
-        "due_at": now + _OWN_MICROS,
+        "due_at": now + _FIRST_DELIVERY_MICROS,
     }
     connection.execute(sa.insert(invitations).values(values))
     return invitation_id
@@ -155,7 +155,7 @@ def retry(connection: sa.Connection, now: Micros, invitation_id: str | None) -> 
     """Let the caller send unsent mails now, including refused ones; return their invitations."""
     unsent = (invitations.c.mail.in_(("waiting", "refused")), invitations.c.code.is_not(None))
     again = sa.update(invitations).where(*unsent, optional_filter(invitations.c.id, invitation_id))
-    again = again.values(mail="waiting", due_at=now + _OWN_MICROS)
+    again = again.values(mail="waiting", due_at=now + _FIRST_DELIVERY_MICROS)
     return sorted(connection.scalars(again.returning(invitations.c.id)))
 
 

@@ -14,7 +14,7 @@ from service.clock import SECOND_MICROS, Micros, rfc3339
 from service.store import agents
 from service.store.rows import delete, insert_new, records_of
 from service.store.runs import Run
-from service.store.schema import UNDER_WAY, WAITING, WORKS, model_outages, runs, turns
+from service.store.schema import IS_RUNNING, TURN_AGENT, WAITING, model_outages, runs, turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +91,17 @@ class ProviderOutages:
 
     def is_probed(self, connection: sa.Connection, run: Run) -> bool:
         """Whether another run has a slot and asks the provider of a run's agent."""
-        query = sa.select(turns.c.organization_id, WORKS).join(runs, runs.c.id == turns.c.run_id)
-        at_work = connection.execute(query.where(UNDER_WAY, runs.c.id != run.id)).all()
+        query = sa.select(turns.c.organization_id, TURN_AGENT).join(runs, runs.c.id == turns.c.run_id)
+        at_work = connection.execute(query.where(IS_RUNNING, runs.c.id != run.id)).all()
         return self.of(run.organization_id, run.agent) in {self.of(*row) for row in at_work}
 
     def waiting(self, connection: sa.Connection) -> list[tuple[Outage, int]]:
         """Return the outages, each with the number of turns that wait for it to end."""
         query = (
-            sa.select(turns.c.organization_id, WORKS, sa.func.count())
+            sa.select(turns.c.organization_id, TURN_AGENT, sa.func.count())
             .join(runs, runs.c.id == turns.c.run_id)
-            .where(WAITING | UNDER_WAY)
-            .group_by(turns.c.organization_id, WORKS.element)
+            .where(WAITING | IS_RUNNING)
+            .group_by(turns.c.organization_id, TURN_AGENT.element)
         )
         counted = Counter[Outage | None]()
         if self._outages:

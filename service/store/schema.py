@@ -272,11 +272,11 @@ turns = _table(
 
 WAITING: Final = turns.c.dispatched_at.is_(None) & turns.c.finished_at.is_(None)
 """The condition for an accepted turn that has no slot yet."""
-UNDER_WAY: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(None)
+IS_RUNNING: Final = turns.c.dispatched_at.is_not(None) & turns.c.finished_at.is_(None)
 """The condition for a turn that has a slot."""
-WORKS: Final = sa.func.coalesce(turns.c.agent, runs.c.agent).label("agent")
+TURN_AGENT: Final = sa.func.coalesce(turns.c.agent, runs.c.agent).label("agent")
 """The agent that does a turn, joined with its run."""
-ASKS: Final = turns.c.question.is_not(None)
+HAS_QUESTION: Final = turns.c.question.is_not(None)
 CANCELLED: Final = "cancelled"
 """How the failure of a turn begins that a caller or the operator cancelled."""
 # Spelled out: a database uses no index for a condition whose values it learns later.
@@ -285,9 +285,9 @@ WAS_CANCELLED: Final = sa.literal_column(f"'{CANCELLED}'") == _BEGINNING
 # Partial indexes keep the database from answering one query with the index meant for another. Their names never change.
 for _name, _held, _keys in (
     ("turns_waiting", WAITING, ("organization_id", "accepted_at", "run_id")),
-    ("turns_under_way", UNDER_WAY, ("finished_at", "run_id")),
+    ("turns_under_way", IS_RUNNING, ("finished_at", "run_id")),
     ("turns_by_last_place", turns.c.dispatched_at.is_not(None), ("organization_id", "dispatched_at")),
-    ("turns_asking", ASKS, ("organization_id", "finished_at")),
+    ("turns_asking", HAS_QUESTION, ("organization_id", "finished_at")),
     ("turns_cancelled", WAS_CANCELLED, ("organization_id", "finished_at")),
     ("turns_by_end", turns.c.finished_at.is_not(None), ("finished_at",)),
 ):

@@ -13,7 +13,7 @@ from service.store import audit, events, messages, postings, turn_files
 from service.store import runs as run_store
 from service.store.rows import exists, of_turn, optional_filter, record_of, records_of, update
 from service.store.runs import Run
-from service.store.schema import CANCELLED, UNDER_WAY, WAS_CANCELLED, runs, turns
+from service.store.schema import CANCELLED, IS_RUNNING, WAS_CANCELLED, runs, turns
 
 WEBHOOK: Final = "webhook"
 """The caller of a turn that a code host's delivery started."""
@@ -29,7 +29,7 @@ STOPPED: Final = f"{CANCELLED} for a message from"
 NO_AGENT: Final = "no agent could work"
 """How the failure begins of a turn whose agent and fallbacks all lacked their models."""
 _OPEN: Final = turns.c.status.not_in(run_store.FINAL)
-SLOTTED: Final = UNDER_WAY & turns.c.executor.is_distinct_from(MADE_UP)
+SLOTTED: Final = IS_RUNNING & turns.c.executor.is_distinct_from(MADE_UP)
 """The condition of the turns that take a slot."""
 _is = partial(of_turn, turns)
 

@@ -12,7 +12,7 @@ from storage.values import NO_TIME_US, from_us, from_us_or_none, records, to_sor
 
 REMEMBERED: Final = timedelta(days=1)
 """How long it counts as known that the service offers no results: it may have been updated."""
-APART: Final = timedelta(seconds=5)
+CLEAR_DIFFERENCE: Final = timedelta(seconds=5)
 """A creation and a last change this far apart show which of them a filter uses."""
 SILENT: Final = timedelta(seconds=10)
 """A process that backfills reports its progress more often than this, unless it waits."""
@@ -158,7 +158,7 @@ def history(connection: sqlite3.Connection, now: datetime) -> History:
 
 def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> datetime | None:
     """The creation time nearest to `at` of another current run that changed clearly later; None if none is near."""
-    return from_us_or_none(scalar(connection, _NEIGHBOUR, NO_TIME_US, at, APART // _MICROSECOND, but_not))
+    return from_us_or_none(scalar(connection, _NEIGHBOUR, NO_TIME_US, at, CLEAR_DIFFERENCE // _MICROSECOND, but_not))
 
 
 # Resume points

@@ -21,7 +21,7 @@ coalesce(sum(status NOT IN ({FINAL_SQL})), 0), count(*)
 """
 _OUTCOMES: Final = "runs INDEXED BY runs_created WHERE created_us >= ? AND created_us < ?"
 _BY_REPOSITORY: Final = "runs WHERE repository = ? AND created_us >= ?"
-_TOOK: Final = f"""
+_DURATIONS: Final = f"""
 SELECT took_us FROM runs
 WHERE repository = ? AND created_us >= ? AND status IN ({FINAL_SQL}) AND took_us >= 0
 ORDER BY created_us DESC, run_id DESC LIMIT ?
@@ -44,7 +44,7 @@ def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[Repos
         figures = []
         for label in column(connection, sql, since):
             counts = _counts(connection, _BY_REPOSITORY, label, since)
-            took = sorted(column(connection, _TOOK, label, since, SAMPLE))
+            took = sorted(column(connection, _DURATIONS, label, since, SAMPLE))
             p50_s, p95_s = (percentile(took, part) / SECOND_US if took else None for part in (0.50, 0.95))
             figures.append(RepositoryFigures(*counts, repository=label, p50_s=p50_s, p95_s=p95_s, timed=len(took)))
     return tuple(sorted((row for row in figures if row.total), key=lambda row: (-row.total, row.repository)))

@@ -13,7 +13,7 @@ from storage.records import LinkState, PollOutcome, RunClock
 from storage.records.activity import BudgetState, PollSpan, Subject
 from storage.values import EPOCH, NO_TIME_US, bound, records
 
-CAP: Final = 5_000
+MAX_POLLS_KEPT: Final = 5_000
 """The newest entries that are kept: months of an ordinary link, days of one that changes with every poll."""
 MAX_GAP: Final = timedelta(minutes=30)
 """Polls further apart than this become two entries, since the time between them is unknown."""
@@ -54,7 +54,7 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
     values |= {"gap_us": MAX_GAP // timedelta(microseconds=1), "logged_message": bound(logged_message)}
     if connection.execute(_EXTEND, values).rowcount == 0:
         connection.execute(_BEGIN, values)
-        connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (CAP,))
+        connection.execute("DELETE FROM poll_log WHERE id <= (SELECT max(id) FROM poll_log) - ?", (MAX_POLLS_KEPT,))
     if not outcome.is_own:
         connection.execute(_SUCCEEDED if outcome.error_kind is None else _FAILED, values)
     return next(link for link in links(connection) if link.subject == outcome.subject)

@@ -27,14 +27,14 @@ _MAX_MISSING: Final = 16
 """Blocks whose runs are searched row by row; with more of them, the index would not help."""
 _MAX_MATCHES: Final = 20_000
 """Matching runs that are listed. A search that finds more has its first rows soon, and is counted row by row."""
-_WITHIN: Final = json.dumps(list(range(BLOCK)))
+_BLOCK_OFFSETS: Final = json.dumps(list(range(BLOCK)))
 _MAKE: Final = f"""
 INSERT INTO texts
 SELECT ?1, ifnull(max(created_us), {NO_TIME_US}), CAST(group_concat(ifnull(search, ''), char(29)) || char(29) AS BLOB)
 FROM json_each(?2) AS within LEFT JOIN runs ON runs.id = ?1 * {BLOCK} + within.value
 """
 # By number and by no index: a filter's own index may lead to far more runs.
-_AMONG: Final = "runs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?))"
+_RUNS_BY_ID: Final = "runs NOT INDEXED WHERE id IN (SELECT value FROM json_each(?))"
 
 Place = tuple[int, str, int]
 """A run's creation and id, by which runs are sorted, and its number."""
@@ -43,7 +43,7 @@ Place = tuple[int, str, int]
 def fill(connection: sqlite3.Connection) -> bool:
     """Make missing blocks, within a transaction; return whether more are missing."""
     missing, _ = _missing(connection)
-    connection.executemany(_MAKE, [(block, _WITHIN) for block in missing[:_STEP]])
+    connection.executemany(_MAKE, [(block, _BLOCK_OFFSETS) for block in missing[:_STEP]])
     return len(missing) > _STEP
 
 
@@ -73,7 +73,7 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str,
         if len(numbers) > _MAX_MATCHES:
             return None
     rest = where(replace(condition, search=""))
-    sql = f"SELECT status, count(*) FROM {_AMONG} AND {rest.sql} GROUP BY status"
+    sql = f"SELECT status, count(*) FROM {_RUNS_BY_ID} AND {rest.sql} GROUP BY status"
     return dict(execute(connection, sql, numbers, *rest.parameters).fetchall())
 
 
@@ -82,7 +82,7 @@ def _matching(connection: sqlite3.Connection, numbers: Iterable[int], rest: RunF
     if not (some := list(numbers)):
         return []
     condition = where(rest)
-    sql = f"SELECT created_us, run_id, id FROM {_AMONG} AND {condition.sql}"
+    sql = f"SELECT created_us, run_id, id FROM {_RUNS_BY_ID} AND {condition.sql}"
     return execute(connection, sql, some, *condition.parameters).fetchall()
 
 

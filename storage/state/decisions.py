@@ -32,7 +32,7 @@ _COLUMNS: Final = (
     " action_id, result_id, request_json, answer, answered_by, answered_us"
 )
 _ACTED: Final = ", ".join(f"'{outcome}'" for outcome in sorted(ACTED_OUTCOMES))
-AHEAD: Final = timedelta(minutes=5)
+MAX_CLOCK_LEAD: Final = timedelta(minutes=5)
 """How far in the future a rule may have begun, for clocks that differ a little."""
 OWN: Final = "[notify] on"
 """Stored like a rule's name: when Runwarden's own `[notify] on` was last changed."""
@@ -92,8 +92,8 @@ def _past(
     queued = "SELECT 1 FROM decisions WHERE +rule = ? AND settled_us IS NULL AND outcome = 'queued'"
     return RuleHistory(
         # Decisions dated in the future come from a wrong clock and count towards no limit.
-        last_hour=count(lately, now - timedelta(hours=1), now + AHEAD),
-        last_day=count(lately, now - timedelta(days=1), now + AHEAD),
+        last_hour=count(lately, now - timedelta(hours=1), now + MAX_CLOCK_LEAD),
+        last_day=count(lately, now - timedelta(days=1), now + MAX_CLOCK_LEAD),
         in_conversation=count("conversation = ?", conversation) if conversation else 0,
         active_run=active_run,
         has_queued=scalar(connection, queued, rule) is not None,
@@ -261,7 +261,7 @@ def begin_rule(connection: sqlite3.Connection, rule: str, fingerprint: str, now:
     for state in records(RuleState, execute(connection, f"SELECT {_RULE} FROM rules WHERE rule = ?", rule)):
         is_same = state.fingerprint == fingerprint
         # A rule that began in the future, by a wrong clock, begins now instead of waiting for that time.
-        if is_same and state.since <= now + AHEAD:
+        if is_same and state.since <= now + MAX_CLOCK_LEAD:
             return state
         if is_same or (state.paused or "").startswith(BY_HAND):
             paused = state.paused

@@ -70,7 +70,7 @@ async def test_a_bot_that_cannot_work_says_so_and_is_not_well(
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
     async with at_work(settings) as (bot, said):
         await looked(bot)
-        await until(bot.is_well, "the bot is well")
+        await until(bot.is_healthy, "the bot is well")
         state = bot.state.writer.path
         with monkeypatch.context() as broken:
             if fault == "job":
@@ -79,13 +79,13 @@ async def test_a_bot_that_cannot_work_says_so_and_is_not_well(
                 state.rename(state.with_name("aside"))
             bot.reload(settings)
             await until(lambda: any(event == f"{fault}_failed" for event, _ in said), "the failure is reported")
-            assert not await bot.is_well()
+            assert not await bot.is_healthy()
             bot.reload(settings)
         if fault == "storage":
             state.with_name("aside").rename(state)
         service.runs = [RUN]
         await until(lambda: ("done", None) in said.outcomes(), "the rule acts again", saw=said.outcomes)
-        await until(bot.is_well, "the bot is well again")
+        await until(bot.is_healthy, "the bot is well again")
 
     if fault == "job":
         (failed,) = [facts for event, facts in said if event == "job_failed"]
@@ -98,17 +98,17 @@ async def test_a_bot_without_its_state_says_so_and_is_not_well(service: Service,
     settings = configured(service, tmp_path, "[poll]\nruns_s = 1\n" + automation('{ continue = "go on" }'))
     async with at_work(settings) as (bot, said):
         await looked(bot)
-        await until(bot.is_well, "the bot is well")
+        await until(bot.is_healthy, "the bot is well")
         state = bot.state.writer.path
         state.rename(state.with_name("aside"))
         bot.reload(settings)
         await until(lambda: any(event == "storage_failed" for event, _ in said), "the failure is reported")
-        assert not await bot.is_well()
+        assert not await bot.is_healthy()
         bot.reload(settings)
         state.with_name("aside").rename(state)
         service.runs = [RUN]
         await until(lambda: ("done", None) in said.outcomes(), "the rule acts again", saw=said.outcomes)
-        await until(bot.is_well, "the bot is well again")
+        await until(bot.is_healthy, "the bot is well again")
 
 
 async def test_a_slow_deed_keeps_the_lease(service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

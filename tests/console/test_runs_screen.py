@@ -62,7 +62,7 @@ async def hear(scene: Scene, ahead: timedelta) -> None:
     """Handles answers that carry the service's clock."""
     sent_at = datetime.now(UTC) + ahead
     for _ in range(3):
-        scene.engine.client.budget.hear({"Date": format_datetime(sent_at, usegmt=True)}, time.time())
+        scene.engine.client.budget.read_headers({"Date": format_datetime(sent_at, usegmt=True)}, time.time())
     await scene.engine.client.budget.settle()
     await scene.ring()
 

@@ -19,7 +19,7 @@ class Profile:
         default_factory=lambda: SimpleNamespace(notify=NotifySettings(heartbeat_env="BEAT"))
     )
 
-    async def is_well(self) -> bool:
+    async def is_healthy(self) -> bool:
         return self.well
 
 

@@ -18,7 +18,7 @@ from service.agents.options import AgentOptions
 from service.clock import now_micros
 from service.egress.budget import Spending
 from service.store import workers
-from service.store.database import AWAY, Database
+from service.store.database import DATABASE_DOWN, Database
 from service.store.postgresql import connector
 from service.store.usage import TurnMeter
 from tests.proxy import DatabaseLink
@@ -213,7 +213,7 @@ def test_a_session_ended_by_the_server_is_an_outage(postgres_url: str) -> None:
                 return other.execute(living).scalar() == 0
 
         eventually(is_ended, "the server ends the session")
-        with pytest.raises(AWAY):
+        with pytest.raises(DATABASE_DOWN):
             connection.execute(sa.text("SELECT 1"))
 
 
@@ -277,5 +277,5 @@ def test_a_server_that_closes_new_connections_is_an_outage(postgres: Cluster) ->
                 operator.execute("SELECT pg_terminate_backend(%s, 10000)", [connection.info.backend_pid])
 
         database.engine.dispose()
-        with pytest.raises(AWAY), database.read() as connection:
+        with pytest.raises(DATABASE_DOWN), database.read() as connection:
             connection.execute(sa.text("SELECT 1"))

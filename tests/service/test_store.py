@@ -38,7 +38,7 @@ from service.store.organizations import Offer
 from service.store.rate_limits import RateLimiter
 from service.store.repositories import Repository
 from service.store.runs import Filters
-from service.store.schema import ASKS, WAS_CANCELLED
+from service.store.schema import HAS_QUESTION, WAS_CANCELLED
 from service.store.turns import TurnOutcome
 from service.store.workers import Worker
 from tests.service.conftest import BOTH, NOW, accepted, order, organization
@@ -320,7 +320,7 @@ def test_frequent_queries_do_not_scan_ended_rows(database: Database) -> None:
             runs.is_worked_on(connection, "/srv/api.git", "main")
             runs.active(connection, Filters(None), 26)
             usage.totals(connection, None, owner, 0, 1)
-            turns.last_turns(connection, owner, ASKS, 100)
+            turns.last_turns(connection, owner, HAS_QUESTION, 100)
             turns.last_turns(connection, owner, WAS_CANCELLED, 1000)
         plans = [
             "\n".join(connection.exec_driver_sql(f"EXPLAIN {statement}", parameters).scalars())

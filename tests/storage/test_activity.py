@@ -31,7 +31,7 @@ async def test_equal_polls_are_one_entry(cache: Cache, monkeypatch: pytest.Monke
     found = await cache.polls(10, "runs")
     since = await cache.polls(10, "runs", NOON + 2 * MINUTE)
     later = await cache.polls(10, "runs", NOON + 2.1 * MINUTE)
-    monkeypatch.setattr(polls, "CAP", 10)
+    monkeypatch.setattr(polls, "MAX_POLLS_KEPT", 10)
     gap = polls.MAX_GAP
     for after in (gap, gap * 2, gap * 3 + timedelta(seconds=1)):
         await poll(cache, NOON + 5 * MINUTE + after)

@@ -373,7 +373,7 @@ class SyncModel(RuleBasedStateMachine):
 
     def compare_clocks(self, budget: Budget) -> None:
         """Compare the clocks in the model's time, since the budget uses the real one."""
-        hear = budget.hear
+        hear = budget.read_headers
 
         def heard(headers: Mapping[str, str], sent_s: float) -> None:
             hear(headers, sent_s)

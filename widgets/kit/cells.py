@@ -53,7 +53,7 @@ def _head(text: str, width: int) -> str:
     return head
 
 
-AIR: Final = 1
+CELL_PADDING: Final = 1
 """Cells that stay empty at the right edge."""
 
 
@@ -131,7 +131,7 @@ def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[
         x += width + column.gap
     frozen = [p for p in placed if p.column.frozen]
     frozen_width = frozen[-1].end + frozen[-1].column.gap if frozen else gutter
-    layout = Layout(tuple(placed), max(view_width, (placed[-1].end if placed else gutter) + AIR), frozen_width)
+    layout = Layout(tuple(placed), max(view_width, (placed[-1].end if placed else gutter) + CELL_PADDING), frozen_width)
     # The last column is widened so that scrolling ends at a stop: no column is ever cut at its left.
     hidden = layout.width - view_width
     stop = next((stop for stop in layout.stops if stop >= hidden), hidden)
@@ -144,4 +144,6 @@ def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[
 
 def needed(columns: Sequence[Column], gutter: int) -> int:
     """Cells of these columns at their minimum."""
-    return gutter + sum(column.width + column.gap for column in columns) - sum(c.gap for c in columns[-1:]) + AIR
+    return (
+        gutter + sum(column.width + column.gap for column in columns) - sum(c.gap for c in columns[-1:]) + CELL_PADDING
+    )

@@ -42,7 +42,7 @@ REMOVED: Final = ord("-")
 CONTEXT: Final = ord(" ")
 NONE: Final = -1
 """Stands for a line that this side does not have."""
-GROUNDS: Final = {ADDED: "added", REMOVED: "removed"}
+LINE_BACKGROUNDS: Final = {ADDED: "added", REMOVED: "removed"}
 SIGNED: Final = {ADDED, REMOVED, CONTEXT}
 """The kinds of lines whose first character is a sign, not content."""
 COUNTS: Final = 24
@@ -51,7 +51,7 @@ LEAST_NAME: Final = 10
 SPLIT_FROM: Final = 160
 """Columns of the screen from which old and new are side by side."""
 NUMBER: Final = 5
-ACTS: Final = frozenset({"file", "hunk", "fold", "fold_all", "split"})
+ACTIONS: Final = frozenset({"file", "hunk", "fold", "fold_all", "split"})
 """The actions that need at least one file."""
 HEADING: Final = -1
 Side = Literal[0, 1]
@@ -308,7 +308,7 @@ class DiffView(TextView):
         return "" if hunk is None else "\n".join(safe_line(self._raw(at)) for at in range(hunk.line, hunk.end))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return bool(self._starts) if action in ACTS else super().check_action(action, parameters)
+        return bool(self._starts) if action in ACTIONS else super().check_action(action, parameters)
 
     def action_file(self, step: int) -> None:
         if self._starts:
@@ -428,7 +428,7 @@ class DiffView(TextView):
 
     def _line(self, file: int, line: int, numbers: str, words: Spans, width: int, ground: str) -> Strip:
         kind, room = self._rows.patch.kinds[line], len(numbers) + 1
-        here = ground or GROUNDS.get(kind, "")
+        here = ground or LINE_BACKGROUNDS.get(kind, "")
         gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)
         text = self.lit(self._pieces(file, line, words))
         return Strip.join([gutter, self.panned(text, max(1, width - room), here)])
@@ -468,7 +468,7 @@ class DiffView(TextView):
         pieces.append(TextPiece(text[done:]))
         if words:
             spans = [(shifted(begin), shifted(end)) for begin, end in words]
-            pieces = overlay(pieces, spans, f"{GROUNDS[kind]}-word")
+            pieces = overlay(pieces, spans, f"{LINE_BACKGROUNDS[kind]}-word")
         return pieces
 
     def _raw(self, line: int) -> str:

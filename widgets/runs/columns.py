@@ -19,7 +19,7 @@ FIELD_LIMIT: Final = 200
 """The most characters of a foreign field that a table looks at."""
 UNKNOWN: Final = "?"
 """Stands for a value that is not known, which is not the same as none."""
-RESTS: Final = timedelta(seconds=5)
+MAX_AGE_LAG: Final = timedelta(seconds=5)
 """How long the shown ages of an ended run may stay out of date."""
 
 
@@ -41,7 +41,7 @@ class RowFacts(Struct, frozen=True):
     is_stuck: bool
 
 
-def rests(row: RunRow, now: datetime) -> bool:
+def ages_slowly(row: RunRow, now: datetime) -> bool:
     """Whether the row's times change at most once a minute, so that a late update is not noticed."""
     latest = row.updated_at or row.created_at
     return row.took.since is None and latest is not None and now - latest > timedelta(minutes=1)
@@ -115,7 +115,7 @@ PROFILE: Final = RunColumn("profile", 12, cell=_text(lambda facts: facts.row.pro
 PlacedRunColumn = PlacedColumn[RunColumn]
 RunLayout = Layout[RunColumn]
 COLUMN_KEYS: Final = tuple(column.title for column in COLUMNS)
-SPARED: Final = ("asked", "result")
+HIDDEN_IF_EMPTY: Final = ("asked", "result")
 """The columns that take no room while no run has a value in them: parts of a run's summary."""
 COLUMN_BY_KEY: Final = {column.title: column for column in (*COLUMNS, PROFILE)}
 DEFAULT_COLUMNS: Final = ("status", "repository", "asked", "result", "started", "took", "branch")
@@ -174,12 +174,14 @@ class ColumnArrangement:
         self.is_limited = False
         """Whether they stop growing at `ample_width`, so that they need not shrink for a pane on a wider screen."""
         self.filled: frozenset[str] = frozenset()
-        """The columns of `SPARED` that have had a value."""
+        """The columns of `HIDDEN_IF_EMPTY` that have had a value."""
         self.fit(0)
 
     def fit(self, width: int) -> None:
         """Lay out the columns for a view of this width, without those that are empty for every run."""
         self.width = width
-        columns = [shown for shown in self.choice.columns if shown.title in self.filled or shown.title not in SPARED]
+        columns = [
+            shown for shown in self.choice.columns if shown.title in self.filled or shown.title not in HIDDEN_IF_EMPTY
+        ]
         self.ample_width = needed([replace(shown, width=shown.ample or shown.width) for shown in columns], GUTTER)
         self.layout = lay_out(min(width, self.ample_width) if self.is_limited else width, columns, GUTTER)

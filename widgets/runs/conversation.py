@@ -26,7 +26,7 @@ ENDED: Final = ("completed", "failed", "cancelled")
 IDLE_FROM_S: Final = 60.0
 """A shorter time between two turns is not worth a line."""
 ASKING: Final = "Asking the service for the conversation…"
-ELSEWHERE: Final = "Only messages from this machine; others are unknown."
+ONLY_FROM_HERE: Final = "Only messages from this machine; others are unknown."
 NONE_FROM_HERE: Final = "The conversation is unknown: nothing was sent from this machine."
 UNWRAPPED: Final = 10_000
 """Cells: the view wraps the lines by itself."""
@@ -141,7 +141,7 @@ class Conversation(VerticalScroll):
         lines += facts.messages(messages, now, UNWRAPPED)
         if not isinstance(known, RunTurns) or not known.turns:
             why = known.reason if isinstance(known, Unavailable) else ""
-            remark = why if why == ASKING else f"{ELSEWHERE if messages else NONE_FROM_HERE} {why}"
+            remark = why if why == ASKING else f"{ONLY_FROM_HERE if messages else NONE_FROM_HERE} {why}"
             lines.append(Content.styled(safe_text(remark.strip()), QUIET))
         self._text.update(Content("\n").join(lines))
 

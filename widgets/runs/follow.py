@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from storage.records.following import PinnedRun, RunDurations
 
 STATUS: Final = 13
-WORDY: Final = 110
+WORDS_FROM: Final = 110
 """The width from which on words follow the glyphs."""
 FIGURES: Final = 64
 """The width from which on the repository's usual durations are shown."""
-_TOOK: Final = 8
-LEAST: Final = 8
+_DURATION_CELLS: Final = 8
+MIN_NAME: Final = 8
 """The fewest cells in which a name is readable."""
 _QUIET: Final = STYLES["quiet"]
 MARGIN: Final = 1
@@ -104,32 +104,32 @@ def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int)
     """The line in at most `width` cells; active runs are timed up to when the service last answered."""
     row, durations = pinned.row, pinned.durations
     if row is None:
-        name = shorten(safe_text(pinned.run_id, limit=60), max(LEAST, width - 28), "middle")
+        name = shorten(safe_text(pinned.run_id, limit=60), max(MIN_NAME, width - 28), "middle")
         return Content.assemble(("? ", STYLES["warn"]), name, ("  no longer in the cache", _QUIET))
     # Cells of the status in words, of the bar, and of the usual durations; 0: not shown.
-    for_word, for_bar, for_figures = (0, 12, 18) if width >= FIGURES else (0, LEAST, 0)
-    if width >= WORDY:
+    for_word, for_bar, for_figures = (0, 12, 18) if width >= FIGURES else (0, MIN_NAME, 0)
+    if width >= WORDS_FROM:
         for_word, for_bar, for_figures = 12, 28, 36
     badge = run_badge(row.status, is_final=row.is_final)
     tone: Tone = "warn" if pinned.is_stuck else badge.tone
     word = f"{badge.word} !" if pinned.is_stuck else badge.word
     head = f"{badge.glyph} {fit(word, for_word)} " if for_word else f"{badge.glyph} "
     # The branch is dropped if both names do not fit.
-    room = width - cell_len(head) - _TOOK - for_bar - for_figures
+    room = width - cell_len(head) - _DURATION_CELLS - for_bar - for_figures
     for_branch = (room - 2 * GAP) * 3 // 5
-    for_repository = room - GAP if for_branch < LEAST else room - 2 * GAP - for_branch
+    for_repository = room - GAP if for_branch < MIN_NAME else room - 2 * GAP - for_branch
     parts: list[StyledText] = [(head, f"{STYLES[tone]} bold")]
     parts += [(fit(safe_text(row.repository, limit=120), max(0, for_repository), "middle"), ""), (" " * GAP, "")]
-    if for_branch >= LEAST:
+    if for_branch >= MIN_NAME:
         parts += [(fit(safe_text(row.branch_name, limit=200), for_branch), _QUIET), (" " * GAP, "")]
     if row.presence == "lost":
-        gone = fit("no longer shown by the service", _TOOK + for_bar + for_figures)
+        gone = fit("no longer shown by the service", _DURATION_CELLS + for_bar + for_figures)
         return Content.assemble(*parts, (gone, STYLES["warn"]))
     seconds = row.took.until(as_of) or 0.0
     is_late = not row.is_final and durations is not None and seconds > durations.p95_s
     if row.is_final:
         ended = "ended" if row.updated_at is None else ago(row.updated_at, now)
-        ended = f"ended {ended}" if for_bar > LEAST and row.updated_at is not None else ended
+        ended = f"ended {ended}" if for_bar > MIN_NAME and row.updated_at is not None else ended
         took, shown = span(seconds), (fit(ended, for_bar), _QUIET)
     else:
         took = span(seconds) if as_of == now else f"≥{span(seconds)}"
@@ -139,7 +139,7 @@ def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int)
     if durations is not None:
         median, p95 = span(durations.median_s), span(durations.p95_s)
         figures = f"  usually {median}, 95% within {p95}" if for_word else f"  ~{median} ≤{p95}"
-    parts += [(f"{took:>{_TOOK - 1}} ", f"{STYLES['warn']} bold" if is_late else "bold"), shown]
+    parts += [(f"{took:>{_DURATION_CELLS - 1}} ", f"{STYLES['warn']} bold" if is_late else "bold"), shown]
     return Content.assemble(*parts, (fit(figures, for_figures) if for_figures else "", _QUIET))
 
 

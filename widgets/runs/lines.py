@@ -15,7 +15,7 @@ from storage.records import RunSort
 from storage.records.query import RunGroup
 from widgets.frame import Notice, notice_line
 from widgets.kit.badges import STYLES, Tone
-from widgets.kit.cells import AIR, fit, shorten
+from widgets.kit.cells import CELL_PADDING, fit, shorten
 from widgets.runs.columns import PlacedRunColumn, RowFacts, RunLayout
 
 PARTS: Final = (*STYLES, "header", "sorted", "cursor", "cursor-resting", "mark", "found", "unseen")
@@ -159,7 +159,7 @@ def unseen_note(unseen: int) -> str:
 
 def _visible(placed: PlacedRunColumn, width: int, scroll_x: int) -> int:
     """The width of a column up to the right edge of the view; an unreadably short rest is dropped."""
-    cells = min(placed.width, scroll_x + width - AIR - placed.x)
+    cells = min(placed.width, scroll_x + width - CELL_PADDING - placed.x)
     return cells if cells == placed.width or cells >= MIN_CUT_CELLS else 0
 
 

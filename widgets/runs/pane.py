@@ -19,7 +19,7 @@ from widgets.kit.badges import STYLES, run_badge
 from widgets.kit.cells import shorten
 from widgets.kit.line_text import ClickableLine, LinePane, clickable
 from widgets.runs import facts
-from widgets.runs.columns import RESTS
+from widgets.runs.columns import MAX_AGE_LAG
 from widgets.runs.facts import RunView
 from widgets.runs.table import RunTable
 
@@ -59,7 +59,7 @@ class RunPane(LinePane):
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
         is_final = self._view is not None and self._view.detail.is_final
         # An ended run's times may update a little late.
-        if not (is_final and as_of == self._as_of and timedelta(0) <= now - self._now < RESTS):
+        if not (is_final and as_of == self._as_of and timedelta(0) <= now - self._now < MAX_AGE_LAG):
             self._now, self._as_of = now, as_of
             # Separately from the header: Textual would otherwise repaint every line in between.
             after_refresh(self, self.paint)
@@ -84,7 +84,7 @@ class RunPane(LinePane):
             return [first, brief.truncate(width, ellipsis=True)]
         lines = facts.title(view, now, width)
         lines += [Content(), *facts.subject(view, width)]
-        lines += facts.log_tail(view, width, max(LEAST_OF_LOG, self.size.height - len(lines) - 3))
+        lines += facts.log_tail(view, width, max(MIN_LOG_LINES, self.size.height - len(lines) - 3))
         lines += facts.fields(view, now, as_of, width)
         lines += facts.heading("Timeline", "as observed, to scale") + facts.timeline(view, now, as_of, width)
         if view.turns or not view.detail.summary.asked:
@@ -96,16 +96,16 @@ WIDE: Final = 120
 """The minimum width for a pane next to the table."""
 TALL: Final = 32
 """The minimum height for a pane below the table."""
-LEAST: Final = 40
+MIN_PANE: Final = 40
 """The fewest cells of a pane next to the table."""
-MOST: Final = 76
-LEAST_OF_LOG: Final = 4
+MAX_PANE: Final = 76
+MIN_LOG_LINES: Final = 4
 """The fewest lines for the end of a failed run's log, however low the pane is."""
 BELOW: Final = 14
 """Lines of a pane below the table."""
 STRIP: Final = 3
 """Lines of a pane that shows two, and its border."""
-AROUND: Final = 8
+OTHER_LINES: Final = 8
 """Lines that are neither table nor pane."""
 
 
@@ -140,11 +140,11 @@ class SplitView(Container):
         width, height = self._screen_size
         pane, room = self.pane, width - self.table.ample_width
         # Next to the table only if its columns keep the width that they had without the pane.
-        is_beside = width >= WIDE and room >= LEAST
+        is_beside = width >= WIDE and room >= MIN_PANE
         is_strip = not is_beside and height < TALL
         self.set_class(is_beside, "-beside")
         pane.is_strip = is_strip
-        pane.styles.width = min(MOST, (LEAST + room) // 2) if is_beside else "1fr"
+        pane.styles.width = min(MAX_PANE, (MIN_PANE + room) // 2) if is_beside else "1fr"
         pane.styles.height = "1fr" if is_beside else STRIP if is_strip else BELOW
         self.table.set_columns(is_limited=self.has_pane and not is_beside)
         if pane.has_focus and not pane.can_focus:

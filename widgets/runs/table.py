@@ -24,7 +24,16 @@ from storage.records import FIELD_BY_NAME, CoverageGap, RunFilter, RunRow, RunSo
 from storage.records.query import Grouping, RunGroup
 from widgets.kit import hidden
 from widgets.kit.cursor_view import HEADER, CursorView
-from widgets.runs.columns import RESTS, SPARED, ColumnArrangement, ColumnChoice, RowFacts, RowTimes, rests, row_times
+from widgets.runs.columns import (
+    HIDDEN_IF_EMPTY,
+    MAX_AGE_LAG,
+    ColumnArrangement,
+    ColumnChoice,
+    RowFacts,
+    RowTimes,
+    ages_slowly,
+    row_times,
+)
 from widgets.runs.lines import PARTS, TableRenderer, unseen_note
 
 WAITS_S: Final = 0.05
@@ -290,8 +299,8 @@ class RunTable(CursorView, can_focus=True):
     def _paint_again(self) -> None:
         kept, self._kept_frame = self._kept_frame, None
         if kept is not None:
-            rests = 1.0 if self._as_of is None else STALE
-            self.styles.text_opacity = 0.5 if self.is_replacing else rests
+            opacity = 1.0 if self._as_of is None else STALE
+            self.styles.text_opacity = 0.5 if self.is_replacing else opacity
             kept.close()
             self.refresh()
 
@@ -370,7 +379,9 @@ class RunTable(CursorView, can_focus=True):
 
     def tick(self, now: datetime, as_of: datetime | None = None) -> None:
         """Update the times; active runs are timed up to `as_of`, if the service has stopped answering then."""
-        may_lag = self._aged is self.window and as_of == self._as_of and timedelta(0) <= now - self._aged_at < RESTS
+        may_lag = (
+            self._aged is self.window and as_of == self._as_of and timedelta(0) <= now - self._aged_at < MAX_AGE_LAG
+        )
         if not may_lag:
             self._aged, self._aged_at = self.window, now
         if (as_of is None) != (self._as_of is None) and not self.is_replacing:
@@ -378,7 +389,11 @@ class RunTable(CursorView, can_focus=True):
         self._now, self._as_of = now, as_of
         for index in self.visible_rows:
             row = self.window.row(index)
-            if row is not None and not (may_lag and rests(row, now)) and self._painted.get(index) != self._times(row):
+            if (
+                row is not None
+                and not (may_lag and ages_slowly(row, now))
+                and self._painted.get(index) != self._times(row)
+            ):
                 self.repaint_row(index)
 
     def set_columns(self, choice: ColumnChoice | None = None, *, is_limited: bool | None = None) -> None:
@@ -417,7 +432,7 @@ class RunTable(CursorView, can_focus=True):
 
     def _make_room(self) -> None:
         rows, columns = self.window.rows, self.columns
-        filled = columns.filled | {key for key in SPARED if any(getattr(row.summary, key) for row in rows)}
+        filled = columns.filled | {key for key in HIDDEN_IF_EMPTY if any(getattr(row.summary, key) for row in rows)}
         if filled != columns.filled:
             columns.filled = filled
             self._lay_out_again()

@@ -16,7 +16,7 @@ from app.actions.refusals import ActionRefusedError
 from app.actions.screen_many import ManyForm
 from app.actions.screen_writes import ContinueRunForm
 from app.api.requests import CancelRun
-from app.console.app import BETWEEN, RunwardenApp
+from app.console.app import SWITCHING_MODE, RunwardenApp
 from app.console.base import ALL
 from app.console.session import SwitchProfile
 from app.profiles import LEDGER_FILE, Settings, data_folder
@@ -129,7 +129,7 @@ async def test_switching_profiles_interrupts_no_request(
         for key in ("1", "2", "0"):
             await scene.pilot.press(key)
 
-        assert scene.app.current_mode == BETWEEN
+        assert scene.app.current_mode == SWITCHING_MODE
         gate.set()
         await scene.shows("acme-staging ▾ read-only", "All 3]")
         assert "The lease is held up." in " ".join(scene.toasts)

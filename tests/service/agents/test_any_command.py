@@ -118,7 +118,7 @@ def test_a_program_that_does_not_exit_is_stopped(
 ) -> None:
     """The change that it made is kept."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-x")
-    monkeypatch.setattr(agent_process, "LINGERS_S", 1)
+    monkeypatch.setattr(agent_process, "DONE_GRACE_S", 1)
     given: Agent = script(f"read -r line; echo x > x.txt; {source}", preset="claude-code")
     done = rehearse().turn(replace(given, environment=("ANTHROPIC_API_KEY",)), "go")
 
