@@ -15,7 +15,7 @@ from storage.cache.run_sql import ACTIVE_SQL, GOING_SQL, order_by, took, where
 from storage.database import column, data_version, execute, scalar, select_in, snapshot
 from storage.records import FINAL_STATUSES, Run, RunDetail, RunFilter, RunRow, RunSort, RunSummary
 from storage.records.run import STATUS_ORDER, ActiveRun, Repository, StatusTransition
-from storage.values import Where, from_us, from_us_or_none, record_of, to_sortable_us
+from storage.values import Where, from_us, from_us_or_none, record_of, sqlite_text, to_sortable_us
 
 CAP: Final = 500
 """How many repositories, branches or agents are returned at most."""
@@ -201,13 +201,15 @@ def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str,
     moves: defaultdict[str, list[StatusTransition]] = defaultdict(list)
     with snapshot(connection):
         sql = "SELECT run_id, old, new, at_us FROM runs AS r JOIN transitions AS t ON t.run = r.id"
-        for row in select_in(connection, f"{sql} WHERE run_id IN (?) ORDER BY t.id", run_ids):
+        # Each id once: one that came in two parts would get its transitions twice.
+        once = [*dict.fromkeys(map(sqlite_text, run_ids))]
+        for row in select_in(connection, f"{sql} WHERE run_id IN (?) ORDER BY t.id", once):
             moves[row[0]].append(record_of(StatusTransition, row))
         sql = (
             f"SELECT {_RUN}, r.first_seen_us, s.asked_us, r.presence, r.first_status, r.first_at_us, r.took_us,"
             f" {_SUMMARY} FROM runs AS r JOIN run_bodies AS b ON b.id = r.id JOIN sightings AS s ON s.id = r.id"
         )
-        rows = [*select_in(connection, f"{sql} WHERE r.run_id IN (?) ORDER BY r.run_id", run_ids)]
+        rows = [*select_in(connection, f"{sql} WHERE r.run_id IN (?) ORDER BY r.run_id", once)]
         finals = final_statuses(connection)
     for *values, first_seen_us, last_seen_us, presence, first_status, first_at_us, took_us, summary in rows:
         run = _run(values)

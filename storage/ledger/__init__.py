@@ -99,6 +99,7 @@ def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
 
 MOVED_FIX: Final = "Put it back, or end Runwarden and start it again: a write in a lost ledger could be sent twice."
 NO_AUTHOR: Final = Author()
+_thread = partial(DatabaseThread, name="ledger", damage_fix=DAMAGE_FIX, moved_fix=MOVED_FIX)
 
 
 @dataclass(eq=False)
@@ -117,11 +118,10 @@ class Ledger(ThreadedStore):
         A damaged ledger (it is never rebuilt), or one that another version wrote, can still be read: see `problem`.
         """
         try:
-            thread = DatabaseThread(path, "ledger", DAMAGE_FIX, MOVED_FIX)
-            await thread.start(partial(open_durable, path, SCHEMA))
+            thread = await _thread(path).start(partial(open_durable, path, SCHEMA))
             return cls(thread, thread, clock, author=author)
         except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
-            thread = await DatabaseThread(path, "ledger", DAMAGE_FIX).start(partial(connect_to_read, path, problem))
+            thread = await _thread(path).start(partial(connect_to_read, path, problem))
             return cls(thread, thread, clock, problem, author)
 
     # The program's transitions

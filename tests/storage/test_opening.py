@@ -225,7 +225,10 @@ async def test_a_ledger_of_another_version_is_read_and_not_written(
             with pytest.raises(problem, match=fix) as caught:
                 await write
             assert (caught.value.path, str(ledger_path) in caught.value.message) == (ledger_path, True)
-    assert ledger_path.read_bytes() == before
+        ledger_path.rename(ledger_path.with_name("moved"))
+        with pytest.raises(DatabaseUnopenableError, match="Put it back"):
+            await ledger.prepare(entry("k2", "", "run.start"))
+    assert ledger_path.with_name("moved").read_bytes() == before
 
 
 async def test_a_damaged_ledger_is_read_as_far_as_possible(ledger_path: Path) -> None:

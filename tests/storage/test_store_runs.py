@@ -30,6 +30,7 @@ async def test_transitions_carry_the_services_own_time(cache: Cache) -> None:
     detail = await held(cache)
     assert detail.run == later
     assert detail.transitions == (StatusTransition("run_0001", None, "queued", NOON), moved)
+    assert await cache.details(["run_0001"] * 501) == {"run_0001": detail}
     assert (detail.first_seen_at, detail.last_seen_at) == (NOON, NOON + 60 * SECOND)
 
 
