@@ -385,7 +385,7 @@ def last_turns(
 ) -> list[LastTurn]:
     """Return the last turns of an organization's runs, newest first.
 
-    `condition`: the schema's `ASKS`, for questions that are open until their run is continued, or `WAS_CANCELLED`.
+    `condition`: the schema's `HAS_QUESTION`, for questions open until their run is continued, or `WAS_CANCELLED`.
     """
     columns = (turns.c[name] for name in LastTurn._fields)
     last = sa.and_(runs.c.id == turns.c.run_id, runs.c.turn == turns.c.number)
