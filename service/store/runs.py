@@ -3,7 +3,7 @@
 import operator
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from typing import Final
 
 import sqlalchemy as sa
@@ -257,16 +257,18 @@ class RunCounter:
     """Counts the runs that match filters; a count of 10,000 or more is cached for 5 s per million."""
 
     _monotonic: Callable[[], float] = time.monotonic
-    _counts: dict[Filters, tuple[int, float]] = field(default_factory=dict)
-    """Filters to their count and the monotonic second at which it expires."""
+    _counts: dict[tuple[str | int | None, ...], tuple[int, float]] = field(default_factory=dict)
+    """Values of filters to their count and the monotonic second at which it expires."""
 
     def count(self, connection: sa.Connection, filters: Filters) -> int:
-        number, good_until = self._counts.get(filters, (0, 0.0))
+        # Filters compare in Python, where another thread may empty the dictionary under the lookup, which can crash.
+        key = astuple(filters)
+        number, good_until = self._counts.get(key, (0, 0.0))
         if self._monotonic() < good_until:
             return number
         number = count(connection, filters)
         if number >= EXACT_BELOW:
             if len(self._counts) >= _MAX_KEPT:
                 self._counts.clear()
-            self._counts[filters] = number, self._monotonic() + number * _KEPT_S_PER_RUN
+            self._counts[key] = number, self._monotonic() + number * _KEPT_S_PER_RUN
         return number

@@ -223,10 +223,10 @@ def run_share(used: UsageFigures, budget: SpendingLimits) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class UsageTotal:
-    """The usage of one organization, repository, agent or day, or the grand total."""
+    """The usage of one organization, repository, agent or day, of an agent in a day, or the grand total."""
 
     subject: dict[str, Any]
-    """`organization` (slug), with `repository` or `agent`, or `day` (since 1970); empty for the grand total."""
+    """`organization` (slug), `repository`, `agent` and `day` (since 1970), as grouped; empty for the grand total."""
     runs: int
     turns: int
     figures: UsageFigures

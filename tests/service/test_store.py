@@ -83,6 +83,15 @@ def test_only_large_counts_are_cached(database: Database, monkeypatch: pytest.Mo
     assert found == [[3, 1], [3, 2], [5, 3], [6, 4]]
 
 
+def test_cached_counts_are_looked_up_without_python_code(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads could switch there, and one that empties the cache during another's lookup can crash the interpreter."""
+    monkeypatch.setattr(runs, "EXACT_BELOW", 1)
+    owner, counts = accepted(database).organization_id, runs.RunCounter(lambda: 0.0)
+    monkeypatch.setattr(Filters, "__eq__", lambda *_: pytest.fail("filters were compared"))
+    with database.read() as connection:
+        assert [counts.count(connection, Filters(owner)) for _ in range(2)] == [1, 1]
+
+
 def test_a_name_belongs_to_one_repository(database: Database) -> None:
     """Within an organization, a path in other case is the same repository, and another path another."""
     owner, other = organization(database), organization(database, "other")
