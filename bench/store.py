@@ -1,5 +1,6 @@
 """How fast pages of runs enter the cache, and pass through it unchanged, against sqlite-utils' own upsert."""
 
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -62,7 +63,7 @@ def upsert(path: Path, every: Sequence[list[Run]]) -> None:
                     "run_id": run.run_id,
                     "status": run.status,
                     "branch": run.branch_name,
-                    "repository": run.repository.data_json,
+                    "repository": json.dumps(json.loads(run.repository.data_json)),
                     "created": run.created_at.timestamp() if run.created_at else None,
                     "updated": run.updated_at.timestamp() if run.updated_at else None,
                     "raw": run.raw_json,

@@ -320,8 +320,9 @@ class RunMerge(Struct, frozen=True):
         repository = _label(run.repository.platform, run.repository.data_json)
         self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
         at_us = asked_us if arrived.updated_us == NO_TIME_US else arrived.updated_us
-        state = run_id, run.status, run.status in self.finals
-        return *state, branch, repository, created_us, arrived.updated_us, at_us, about_text(run_id, repository, branch)
+        about = about_text(run_id, repository, branch)
+        is_final = run.status in self.finals
+        return run_id, run.status, is_final, branch, repository, created_us, arrived.updated_us, at_us, about
 
     def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
         # The highest number ever used, so the number of a deleted run is never used again.
@@ -333,18 +334,19 @@ class RunMerge(Struct, frozen=True):
         rows: list[str | int] = []
         events: list[tuple[str | int, ...]] = []
         for number, arrived in numbered:
-            run_id, status, is_final, *place, created_us, updated_us, at_us, about = self._columns(arrived, asked_us)
+            run_id, status, is_final, branch, label, created_us, updated_us, at_us, about = self._columns(
+                arrived, asked_us
+            )
             after_us = polled_us if created_us > newest_us else 0
             turns = first_turn(created_us, updated_us, asked_us, is_final=is_final)
-            urgency = ENDED_URGENCY if is_final else STUCK_URGENCY
-            if status in STATUS_BY_NAME:
-                urgency = STATUS_BY_NAME[status].urgency
-            rows += number, run_id, status, is_final, *place, created_us, updated_us, asked_us
+            known = STATUS_BY_NAME.get(status)
+            urgency = known.urgency if known else ENDED_URGENCY if is_final else STUCK_URGENCY
+            rows += number, run_id, status, is_final, branch, label, created_us, updated_us, asked_us
             rows += status, at_us, after_us, *turns, urgency, about + NOTHING_KNOWN
             # Finished runs of the first stored answer, and older ones, are history and cause no event. This is not done
             # by a trigger, which would be slower.
             if not is_final or (news_us is not None and created_us > news_us):
-                events.append((run_id, *place, status, at_us))
+                events.append((run_id, branch, label, status, at_us))
         _insert(self.connection, _ADD, rows)
         sql = "INSERT INTO events (run_id, branch, repository, new, at_us) VALUES (?, ?, ?, ?, ?)"
         self.connection.executemany(sql, events)
@@ -365,7 +367,9 @@ class RunMerge(Struct, frozen=True):
             # The run was cancelled and another field changed; the service still reports a failure.
             if (received.run.status, stored.status, received.updated_us) == ("failed", CANCELLED, stored.updated_us):
                 arrived = replace(received, run=replace(received.run, status=CANCELLED))
-            run_id, status, is_final, *place, created_us, updated_us, at_us, about = self._columns(arrived, asked_us)
+            run_id, status, is_final, branch, label, created_us, updated_us, at_us, about = self._columns(
+                arrived, asked_us
+            )
             created_us = stored.created_us if created_us == NO_TIME_US else created_us
             updated_us = stored.updated_us if updated_us == NO_TIME_US else updated_us
             active_since_us, _, took_us = stored.turns
@@ -373,7 +377,7 @@ class RunMerge(Struct, frozen=True):
                 turns = first_turn(created_us, updated_us, active_since_us, is_final=is_final)
             else:
                 turns = turns_after(stored.turns, at_us, was_final=stored.status in self.finals, is_final=is_final)
-            rows.append((status, is_final, *place, created_us, updated_us, *turns, about, stored.number))
+            rows.append((status, is_final, branch, label, created_us, updated_us, *turns, about, stored.number))
             numbered.append((stored.number, arrived))
             if status == stored.status:
                 others.append(run_id)
