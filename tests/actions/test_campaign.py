@@ -320,7 +320,7 @@ class NoBudget:
     async def turn(self, *_: object) -> AsyncIterator[None]:
         yield
 
-    def hear(self, *_: object) -> None:
+    def read_headers(self, *_: object) -> None:
         pass
 
     async def settle(self) -> None:
