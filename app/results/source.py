@@ -139,7 +139,7 @@ class Results:
             if is_in_git:
                 octets = await self.blob(detail, file.new_blob or "", _MAX_REVIEW)
             else:
-                octets = new_side(patch, patch.files[number])
+                octets = await asyncio.to_thread(new_side, patch, patch.files[number])
             if isinstance(octets, Unavailable):
                 return octets
             text = octets.decode(errors="replace")

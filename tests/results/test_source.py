@@ -1,5 +1,6 @@
 """Each result comes from git or the service and says which; if neither has it, the reason is given."""
 
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from app.api.errors import UnreachableError
 from app.profiles import RepositoryAddress, Settings
+from app.results import source
 from app.results.source import Results, unpushed_turn
 from storage.records.results import Change, Finding, LogChunk, ReportedFinding, Review, RunTurns, Turn, Unavailable
 from tests.results.repository import Origin, git, run_detail
@@ -82,6 +84,17 @@ def test_a_runs_unpushed_change_is_its_newest(later: list[dict[str, Any]], shown
 
     assert unpushed_turn(RunTurns("run_1", (first, *rest)), None) == shown
     assert unpushed_turn(RunTurns("run_1", (first, *rest)), 1) == 1
+
+
+async def test_a_long_review_in_a_services_patch_is_not_read_on_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A patch of 60 MB takes two seconds, in which the console goes on."""
+    threads = list[threading.Thread]()
+    monkeypatch.setattr(source, "new_side", lambda *_: threads.append(threading.current_thread()) or b"text")
+
+    assert (await results(tmp_path, Service()).reviews(run_detail()))[0].text == "text"
+    assert threads[0] is not threading.main_thread()
 
 
 async def test_git_alone_gives_turns_changes_and_reviews(tmp_path: Path) -> None:
