@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, primary_code, translated
 from storage.private_file import make_private, opening
-from storage.values import Value, bound
+from storage.values import Value, bound, sqlite_text
 
 if TYPE_CHECKING:
     from sqlite_utils import Database
@@ -129,8 +129,9 @@ def column(connection: sqlite3.Connection, sql: str, *values: Value) -> list[Any
 def select_in(connection: sqlite3.Connection, sql: str, texts: Sequence[str], *values: Value) -> Iterator[Any]:
     """The rows of a statement with one `IN (?)`, some hundred texts at a time. JSON would cut a text at a NUL."""
     for start in range(0, len(texts), _CHUNK):
-        some = texts[start : start + _CHUNK]
-        yield from execute(connection, sql.replace("(?)", f"({', '.join('?' * len(some))})"), *values, *some).fetchall()
+        some = [*map(sqlite_text, texts[start : start + _CHUNK])]
+        marked = sql.replace("(?)", f"({', '.join('?' * len(some))})")
+        yield from connection.execute(marked, (*map(bound, values), *some)).fetchall()
 
 
 def make_fast(connection: sqlite3.Connection) -> None:
