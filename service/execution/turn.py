@@ -3,9 +3,11 @@
 import errno
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Final, NoReturn
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -27,7 +29,9 @@ from service.reference import location, without_login
 from service.secrets import Secrets, of_environment, of_proxies, of_url
 from service.settings import DataFolder, Settings
 from service.store import agents, hosts, messages, outages, turns
+from service.store.hosts import Host
 from service.store.outages import clock_time
+from service.store.runs import Run
 from service.store.turns import Turn, TurnOutcome, TurnPause
 
 _MAX_ATTEMPTS: Final = 20
@@ -123,25 +127,7 @@ class TurnExecution:
         with at_work.log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
             secrets = Secrets(of_environment(names) | rotated(database, connected) | of_proxies() | of_url(run.url))
-            identity = identity_of(*(author_of(host) or (self.settings.author_name, self.settings.author_email)))
-            due = time.monotonic() + _PROGRESS_S
-
-            def progress(text: str) -> None:
-                nonlocal due
-                if "%" in text and time.monotonic() >= due:
-                    due = time.monotonic() + _PROGRESS_S
-                    attempt.note(f"git: {text}")
-
-            signing = self.settings.signing
-            git = GitRunner(
-                workspace.git_home,
-                self.settings.git_timeout_s,
-                identity,
-                progress,
-                url=run.url,
-                token_of=partial(token_at, database, host),
-                signing_key=None if signing is None else signing.ssh_key,
-            )
+            git = self._git(run, host, workspace.git_home, lambda text: attempt.note(f"git: {text}"))
             is_signing_host = host is not None and host.app is not None and host.app.sign
             share = self._disk.join(workspace.root)
             attempt = Attempt(
@@ -179,6 +165,27 @@ class TurnExecution:
                 # Before the end is recorded: on a full disk the database needs the room.
                 workspace.remove()
                 self.recorder.finish(at_work)
+
+    def _git(self, run: Run, host: Host | None, home: Path, note: Callable[[str], None]) -> GitRunner:
+        """Return git for a turn: its identity, tokens and signing key; it notes its progress from time to time."""
+        due = time.monotonic() + _PROGRESS_S
+
+        def progress(text: str) -> None:
+            nonlocal due
+            if "%" in text and time.monotonic() >= due:
+                due = time.monotonic() + _PROGRESS_S
+                note(text)
+
+        signing = self.settings.signing
+        return GitRunner(
+            home,
+            self.settings.git_timeout_s,
+            identity_of(*(author_of(host) or (self.settings.author_name, self.settings.author_email))),
+            progress,
+            url=run.url,
+            token_of=partial(token_at, self.recorder.database, host),
+            signing_key=None if signing is None else signing.ssh_key,
+        )
 
     def record_end(self, run_id: str, number: int, outcome: TurnOutcome) -> None:
         """Record a turn's outcome, once, and the commit of one that was cancelled while it pushed."""
