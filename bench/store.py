@@ -29,14 +29,14 @@ def measure(_: int) -> Iterator[Figure]:
         load, yardstick = in_turn(
             lambda: timed(lambda: store(root / f"{next(numbers)}.sqlite3", every)),
             lambda: timed(lambda: upsert(root / f"{next(numbers)}.sqlite3", every)),
-            rounds=3,
+            rounds=9,
         )
         yield Figure(f"load {COUNT:,} runs", load, "sqlite-utils upsert_all", yardstick, bar=LOAD_BAR)
         sorted_load, _ = in_turn(
             lambda: timed(lambda: store(indexed(root / f"{next(numbers)}.sqlite3"), every)), lambda: 0.0, rounds=3
         )
         yield Figure("the same, where every order is in use", sorted_load, "sqlite-utils upsert_all", yardstick)
-        again, _ = in_turn(lambda: timed(lambda: store(kept, every)), lambda: 0.0, rounds=3)
+        again, _ = in_turn(lambda: timed(lambda: store(kept, every)), lambda: 0.0, rounds=9)
         yield Figure(
             f"load {COUNT:,} runs again, unchanged", again, "sqlite-utils upsert_all", yardstick, bar=AGAIN_BAR
         )

@@ -35,10 +35,11 @@ def utc_now() -> datetime:
 
 def to_us(instant: datetime) -> int:
     """Microseconds since the epoch; raises `ValueError` if the instant is naive."""
-    if instant.tzinfo is None:
-        raise ValueError(f"{instant} has no time zone.")
+    try:
+        past = instant - EPOCH
+    except TypeError:
+        raise ValueError(f"{instant} has no time zone.") from None
     # Twice as fast as dividing by a microsecond.
-    past = instant - EPOCH
     return (past.days * 86_400 + past.seconds) * 1_000_000 + past.microseconds
 
 

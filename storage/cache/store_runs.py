@@ -45,6 +45,7 @@ from storage.values import NO_TIME_US, from_us, sqlite_text, to_sortable_us, to_
 _CLOCK_SET_BACK_US: Final = timedelta(minutes=5) // timedelta(microseconds=1)
 """A stored answer from further in the future is from before our clock was set back: any answer is newer."""
 _SECOND_US: Final = 1_000_000
+_BEFORE_ALL_US: Final = NO_TIME_US - 1
 _ROWS: Final = 100
 """Rows inserted by one statement."""
 _ADD: Final = """
@@ -271,16 +272,19 @@ class RunMerge(Struct, frozen=True):
     def merge(self, answer: PreparedRuns) -> RunChanges:
         """Store the runs of an answer; return the changes."""
         asked_us, left = answer.asked_us, dict(answer.arrived)
-        last = next(reversed(left), "")
-        # If the last run is new, the answer is most likely all new history. Otherwise it is most likely unchanged.
-        if self.connection.execute("SELECT 1 FROM runs WHERE run_id = ?", (last,)).fetchone() is not None:
+        run_ids = list(left)
+        if not (run_ids and self._knows("run_id BETWEEN ? AND ?", min(run_ids), max(run_ids))):
+            # No known id lies between theirs: all are new, as the pages of a history mostly are.
+            run_ids = []
+        elif self._knows("run_id = ?", run_ids[-1]):
+            # Most likely nothing has changed.
             digests = msgspec.json.encode({run_id: entry.digest for run_id, entry in left.items()}).decode()
             bound = {"asked": asked_us, "digests": digests, "set_back": _CLOCK_SET_BACK_US}
             if self.connection.execute(_CONFIRM, bound).rowcount == len(left):
-                left = {}
+                left, run_ids = {}, []
         same: list[int] = []
         changed: list[tuple[StoredRun, ArrivedRun]] = []
-        stored = select_in(self.connection, _STORED, list(left), NO_TIME_US)
+        stored = select_in(self.connection, _STORED, run_ids, NO_TIME_US)
         for run_id, number, digest, seen_us, written_us, status, created_us, updated_us, *turns in stored:
             entry = left.pop(run_id)
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
@@ -301,8 +305,9 @@ class RunMerge(Struct, frozen=True):
             self.connection.executemany("DELETE FROM questions WHERE run_id = ?", failed)
             sql = "INSERT INTO notes (name, value) VALUES (?, 1) ON CONFLICT (name) DO UPDATE SET value = value + 1"
             self.connection.execute(sql, (QUESTIONS_DUE,))
-        sql = "UPDATE sightings SET asked_us = ? WHERE id IN (SELECT value FROM json_each(?))"
-        self.connection.execute(sql, (asked_us, msgspec.json.encode(same).decode()))
+        if same:
+            sql = "UPDATE sightings SET asked_us = ? WHERE id IN (SELECT value FROM json_each(?))"
+            self.connection.execute(sql, (asked_us, msgspec.json.encode(same).decode()))
         added = self._add(list(left.values()), asked_us) if left else ()
         changes = RunChanges(added, *self._change(changed, asked_us)) if other else RunChanges()
         if answer.is_of_write:
@@ -313,27 +318,31 @@ class RunMerge(Struct, frozen=True):
             self.connection.execute(sql, (to_us(answer.news_from),))
         return changes
 
+    def _knows(self, condition: str, *run_ids: str) -> bool:
+        sql = f"SELECT 1 FROM runs WHERE {condition} LIMIT 1"
+        return self.connection.execute(sql, run_ids).fetchone() is not None
+
     def _columns(self, arrived: ArrivedRun, asked_us: int) -> tuple[str, str, bool, str, str, int, int, int, str]:
         """Id, status, finality, branch, repository, times of creation, update and change, and the text for searches."""
         run = arrived.run
-        run_id, branch, created_us = run.run_id, run.branch_name, to_sortable_us(run.created_at)
+        run_id, status, branch, updated_us = run.run_id, run.status, run.branch_name, arrived.updated_us
+        created_us = to_sortable_us(run.created_at)
         repository = _label(run.repository.platform, run.repository.data_json)
-        self.newest[repository] = max(created_us, self.newest.get(repository, created_us))
-        at_us = asked_us if arrived.updated_us == NO_TIME_US else arrived.updated_us
+        if self.newest.get(repository, _BEFORE_ALL_US) < created_us:
+            self.newest[repository] = created_us
+        at_us = asked_us if updated_us == NO_TIME_US else updated_us
         about = about_text(run_id, repository, branch)
-        is_final = run.status in self.finals
-        return run_id, run.status, is_final, branch, repository, created_us, arrived.updated_us, at_us, about
+        return run_id, status, status in self.finals, branch, repository, created_us, updated_us, at_us, about
 
     def _add(self, new: Sequence[ArrivedRun], asked_us: int) -> tuple[str, ...]:
         # The highest number ever used, so the number of a deleted run is never used again.
         last = scalar(self.connection, "SELECT seq FROM sqlite_sequence WHERE name = 'runs'") or 0
-        numbered = list(enumerate(new, last + 1))
         link = "SELECT last_ok_us, newest_us FROM links WHERE subject = 'runs' AND last_ok_us <= ?"
         polled_us, newest_us = self.connection.execute(link, (asked_us,)).fetchone() or (0, 0)
         news_us = load_note(self.connection, "news_from_us")
         rows: list[str | int] = []
         events: list[tuple[str | int, ...]] = []
-        for number, arrived in numbered:
+        for number, arrived in enumerate(new, last + 1):
             run_id, status, is_final, branch, label, created_us, updated_us, at_us, about = self._columns(
                 arrived, asked_us
             )
@@ -350,7 +359,7 @@ class RunMerge(Struct, frozen=True):
         _insert(self.connection, _ADD, rows)
         sql = "INSERT INTO events (run_id, branch, repository, new, at_us) VALUES (?, ?, ?, ?, ?)"
         self.connection.executemany(sql, events)
-        self._keep(numbered, asked_us)
+        self._keep(enumerate(new, last + 1), asked_us)
         self.counts.update([arrived.run.status for arrived in new])
         return tuple([arrived.run.run_id for arrived in new])
 
