@@ -13,6 +13,7 @@ from fastapi import Depends, Request
 from service.clock import Clock
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
+from service.hosts.tokens import HostTokens
 from service.observability.metrics import ServiceMetrics, operators_token
 from service.observability.traces import Tracer
 from service.outgoing.mail import Mailer
@@ -70,6 +71,7 @@ class Context:
     wake: Callable[[], None]
     folder: DataFolder
     """The data folder; on SQLite it contains the logs and diffs of turns."""
+    tokens: HostTokens
     accounts: OwnAccounts
     tracer: Tracer
     closing: threading.Event = field(default_factory=threading.Event)

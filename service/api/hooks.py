@@ -86,7 +86,7 @@ async def receive_delivery(platform: str, request: Request, context: RequestCont
             ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
             delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, share))
             if not delivery.event.is_whole:
-                complete = partial(completed, context.database, platform, delivery.event)
+                complete = partial(completed, context.database, context.tokens, platform, delivery.event)
                 delivery = replace(delivery, events=await context.outgoing.run(complete, share))
             decisions = await run_in_threadpool(receive, context.database, context.settings, context.clock, delivery)
     except UnknownRepositoryError as error:

@@ -220,7 +220,7 @@ async def onboard_project(context: RequestContext, caller: Configurer, wanted: N
         if host is None:
             raise _unconnected("GitLab host")
         owner = caller.organization.id
-        options = (context.database, owner, host, context.settings, context.clock, caller.actor)
+        options = (context.database, context.tokens, owner, host, context.settings, context.clock, caller.actor)
         try:
             outcome = onboard(*options, project_id=wanted.project_id or None, path=path)
         except (OnboardingError, ValueError) as error:

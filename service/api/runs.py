@@ -25,7 +25,6 @@ from service.api.errors import HttpError, bad_request
 from service.clock import parse_rfc3339, rfc3339
 from service.execution.mirror import default_of
 from service.git import GitCommandError
-from service.hosts.tokens import read_head
 from service.reference import NAMED, NO_NUL, PLATFORMS, Reference, branch_fault, checked_path, location, reference
 from service.store import agents, hosts, repositories, runs, turns
 from service.store.runs import Filters, Run, TurnRequest
@@ -314,7 +313,7 @@ async def _refuse_protected(context: Context, target: repositories.Repository, r
             if known is not None:
                 return known
             try:
-                branch = default_of(read_head(context.database, host, url, context.settings.probing.timeout_s))
+                branch = default_of(context.tokens.read_head(host, url, context.settings.probing.timeout_s))
             except GitCommandError:
                 # The worker checks again before the run starts.
                 return None

@@ -12,6 +12,7 @@ import click
 from service.cli.output import INLINE, AdminContext, AdminGroup, Row, line, operator, org_option, owner_of
 from service.clock import now_micros, rfc3339
 from service.hosts.health import HealthProbes
+from service.hosts.tokens import HostTokens
 from service.reference import ALIASES, PLATFORMS, without_login
 from service.setup import HostEntry, RepositoryEntry, SetupError, add_repository, connect_host, find_organization
 from service.store import deliveries, hosts, repositories
@@ -82,7 +83,7 @@ def check(admin: AdminContext, slug: str) -> None:
             raise SetupError(f"{organization.slug} has no code host; connect one with: runwarden service host connect")
         # The table shows the problems that a service would log.
         logging.getLogger("service").addHandler(logging.NullHandler())
-        with closing(HealthProbes(database, admin.folder.settings().probing)) as probes:
+        with closing(HealthProbes(HostTokens(database), admin.folder.settings().probing)) as probes:
             verdicts = probes.ask(connected, known)
     shown = list[Row]()
     for row in connected:

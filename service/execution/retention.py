@@ -19,7 +19,7 @@ from service.execution.mirror import RepositoryMirror
 from service.execution.queue import forget_ended, forget_turns
 from service.execution.workspace import attempts_at_work
 from service.git import GitCommandError, GitRunner
-from service.hosts.tokens import token_at
+from service.hosts.tokens import HostTokens
 from service.reference import MADE_BRANCHES, without_login
 from service.settings import DataFolder, Settings
 from service.store import deletions, events, hosts, organizations, repositories, runs, turn_files, turns
@@ -157,8 +157,11 @@ def prune_sessions(database: Database, data: DataFolder, before: int) -> None:
 class Retention:
     """Prunes according to the settings: the database in a job of one worker, and each data folder in a thread."""
 
-    def __init__(self, database: Database, folder: DataFolder, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self, database: Database, tokens: HostTokens, folder: DataFolder, settings: Settings, clock: Clock
+    ) -> None:
         self._database = database
+        self._tokens = tokens
         self._settings = settings.retention
         self._clock = clock
         self._folder = folder
@@ -233,7 +236,7 @@ class Retention:
         patterns = None if configured is None else configured.protected
         part = configured.setup.part if configured is not None and configured.setup is not None else None
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
-            login = partial(token_at, self._database, host)
+            login = partial(self._tokens.at, host)
             git = GitRunner(Path(home), self._git_timeout_s, url=first.url, token_of=login)
             listed = git("ls-remote", "--", first.url, f"refs/heads/{MADE_BRANCHES}*")
             there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}

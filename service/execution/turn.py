@@ -23,7 +23,7 @@ from service.execution.work import Attempt
 from service.execution.workspace import Workspace, Workspaces
 from service.git import GitCommandError, GitRunner, identity_of
 from service.hosts.api_commits import ApiCommits
-from service.hosts.tokens import author_of, rotated, token_at
+from service.hosts.tokens import HostTokens
 from service.observability.traces import Tracer
 from service.reference import location, without_login
 from service.secrets import Secrets, of_environment, of_proxies, of_url
@@ -58,9 +58,16 @@ class TurnExecution:
     """Executes turns in this process."""
 
     def __init__(
-        self, recorder: TurnRecorder, folder: DataFolder, settings: Settings, sandbox: Sandbox, tracer: Tracer
+        self,
+        recorder: TurnRecorder,
+        tokens: HostTokens,
+        folder: DataFolder,
+        settings: Settings,
+        sandbox: Sandbox,
+        tracer: Tracer,
     ) -> None:
         self.recorder = recorder
+        self._tokens = tokens
         self.sandbox = sandbox
         self.folder = folder
         self.settings = settings.execution
@@ -126,7 +133,7 @@ class TurnExecution:
         at_work.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with at_work.log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
-            secrets = Secrets(of_environment(names) | rotated(database, connected) | of_proxies() | of_url(run.url))
+            secrets = Secrets(of_environment(names) | self._tokens.rotated(connected) | of_proxies() | of_url(run.url))
             git = self._git(run, host, workspace.git_home, lambda text: attempt.note(f"git: {text}"))
             is_signing_host = host is not None and host.app is not None and host.app.sign
             share = self._disk.join(workspace.root)
@@ -141,7 +148,7 @@ class TurnExecution:
                 secrets=secrets,
                 at_work=at_work,
                 share=share,
-                api=ApiCommits(database, host, run.path) if host is not None and is_signing_host else None,
+                api=ApiCommits(self._tokens, host, run.path) if host is not None and is_signing_host else None,
                 recorder=self.recorder,
                 folder=self.folder,
                 settings=self.settings,
@@ -180,10 +187,10 @@ class TurnExecution:
         return GitRunner(
             home,
             self.settings.git_timeout_s,
-            identity_of(*(author_of(host) or (self.settings.author_name, self.settings.author_email))),
+            identity_of(*(self._tokens.author(host) or (self.settings.author_name, self.settings.author_email))),
             progress,
             url=run.url,
-            token_of=partial(token_at, self.recorder.database, host),
+            token_of=partial(self._tokens.at, host),
             signing_key=None if signing is None else signing.ssh_key,
         )
 

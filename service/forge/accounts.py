@@ -11,7 +11,7 @@ from typing import Final
 from service.forge import ForgeError
 from service.forge.handlers import FORGES
 from service.forge.poster import forge_of
-from service.hosts.tokens import TokenError, token_of
+from service.hosts.tokens import HostTokens, TokenError
 from service.reference import PLATFORMS
 from service.rules import HookEvent
 from service.store import hosts, repositories
@@ -33,6 +33,7 @@ class OwnAccounts:
     """Asks code hosts for the accounts of their tokens, and remembers the answers for an hour."""
 
     _database: Database
+    _tokens: HostTokens
     _threads: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_MAX_THREADS, "accounts"))
     _known: dict[tuple[str, str], tuple[str | None, float]] = field(default_factory=dict)
     """API address and token to the account, and to the monotonic second at which the entry expires."""
@@ -68,7 +69,7 @@ class OwnAccounts:
     def _account(self, host: Host, path: str) -> str | None:
         url, token = host.api_url or "", None
         with contextlib.suppress(TokenError):
-            token = token_of(self._database, host)
+            token = self._tokens.of(host)
         if token is None:
             return None
         name, until = self._known.get((url, token), (None, 0.0))
@@ -82,7 +83,7 @@ class OwnAccounts:
         return name
 
 
-def completed(database: Database, platform: str, event: HookEvent) -> dict[str, HookEvent]:
+def completed(database: Database, tokens: HostTokens, platform: str, event: HookEvent) -> dict[str, HookEvent]:
     """Return an event with its pull request, as reported by the host of each organization with a rule for the event.
 
     One organization's host says nothing about another's repository.
@@ -95,16 +96,16 @@ def completed(database: Database, platform: str, event: HookEvent) -> dict[str, 
         ]
     # A GitHub App's token can take longer than code hosts wait.
     threads = ThreadPoolExecutor(_MAX_THREADS, "pull requests")
-    answers = {owner: threads.submit(_with_pull_request, database, of, at, event) for owner, of, at in configured}
+    answers = {owner: threads.submit(_with_pull_request, tokens, of, at, event) for owner, of, at in configured}
     threads.shutdown(wait=False)
     done = wait(answers.values(), _PATIENCE_S).done
     late = replace(event, fault="the pull request cannot be read: its code host gave no answer in time")
     return {owner: answer.result() if answer in done else late for owner, answer in answers.items()}
 
 
-def _with_pull_request(database: Database, repository: Repository, host: Host | None, event: HookEvent) -> HookEvent:
+def _with_pull_request(tokens: HostTokens, repository: Repository, host: Host | None, event: HookEvent) -> HookEvent:
     try:
-        forge = forge_of(database, host, repository, _TIMEOUT_S)
+        forge = forge_of(tokens, host, repository, _TIMEOUT_S)
         requests = [forge.pull_request(event.number)] if event.number else forge.pull_requests(event.head)
     except ForgeError as error:
         return replace(event, fault=f"the pull request cannot be read: {error}")

@@ -11,7 +11,7 @@ from service.clock import Clock
 from service.errors import ServiceError
 from service.forge import ForgeError, ForgeHttp
 from service.git import GitCommandError
-from service.hosts.tokens import TokenError, read_head, token_of
+from service.hosts.tokens import HostTokens, TokenError
 from service.reference import checked_path, location
 from service.settings import Settings
 from service.store import audit, repositories
@@ -31,7 +31,7 @@ class OnboardingError(ServiceError):
     """The project cannot be connected; the text has the fix."""
 
 
-def _find(database: Database, host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Repository:
+def _find(tokens: HostTokens, host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Repository:
     if host.api_url is None:
         if path is not None:
             _check_group(host, path)
@@ -39,12 +39,12 @@ def _find(database: Database, host: Host, project_id: int | None, path: str | No
             text = "this GitLab host has no API URL, so a project needs its project_path and a clone URL"
             raise OnboardingError(text)
         try:
-            read_head(database, host, url, timeout_s)
+            tokens.read_head(host, url, timeout_s)
         except GitCommandError as error:
             raise OnboardingError(f"the project {path} cannot be read: {error}") from error
         return Repository(path, "gitlab", path, url, project_id)
     try:
-        body = _api(host, token_of(database, host), timeout_s).document(
+        body = _api(host, tokens.of(host), timeout_s).document(
             "GET", f"/projects/{quote(str(project_id or path), safe='')}"
         )
     except TokenError as error:
@@ -87,7 +87,7 @@ def _check_group(host: Host, path: str) -> None:
 
 
 def _ensure_webhook(
-    database: Database, host: Host, project_id: int | None, settings: Settings, variable: str | None
+    tokens: HostTokens, host: Host, project_id: int | None, settings: Settings, variable: str | None
 ) -> tuple[bool | None, str | None]:
     """Ensure that a project has exactly one webhook of this service, as configured.
 
@@ -102,7 +102,7 @@ def _ensure_webhook(
     if variable is not None and not secret:
         return False, f"the webhook needs its secret: {variable} is not set"
     try:
-        if (token := token_of(database, host)) is None:
+        if (token := tokens.of(host)) is None:
             return False, "the webhook needs a token: connect the GitLab host with --token-env"
         # GitLab switches push_events on unless a request says otherwise.
         fields = {"url": settings.gitlab.webhook_url, "enable_ssl_verification": True, "push_events": False}
@@ -150,6 +150,7 @@ class Outcome:
 
 def onboard(
     database: Database,
+    tokens: HostTokens,
     organization_id: str,
     host: Host,
     settings: Settings,
@@ -175,7 +176,7 @@ def onboard(
     project = known
     if project is None or project.project_id is None:
         try:
-            project = _find(database, host, project_id, path, settings.probing.timeout_s)
+            project = _find(tokens, host, project_id, path, settings.probing.timeout_s)
         except OnboardingError:
             # A repository stays connected even if GitLab does not show the project now.
             if project is None:
@@ -186,7 +187,7 @@ def onboard(
     if wants_webhook:
         variable = same.webhook_secret_env if same is not None else None
         variable = settings.gitlab.webhook_secret_env if variable is None else variable
-        has_webhook, failure = _ensure_webhook(database, host, project.project_id, settings, variable)
+        has_webhook, failure = _ensure_webhook(tokens, host, project.project_id, settings, variable)
     with database.write() as connection:
         lock_subject(connection, "repositories", organization_id)
         own = repositories.of(connection, organization_id)

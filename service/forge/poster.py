@@ -8,7 +8,7 @@ from service.clock import SECOND_MICROS, Clock
 from service.forge import ForgeError
 from service.forge.handlers import FORGES, Forge, Subject, post_comment, post_pull_request, post_status
 from service.forge.review import post_review
-from service.hosts.tokens import TokenError, rotated, token_of
+from service.hosts.tokens import HostTokens, TokenError
 from service.secrets import Secrets, of_environment
 from service.settings import Settings
 from service.store import agents, hosts, postings, repositories, runs, turns
@@ -22,7 +22,7 @@ _MAX_WAIT_S: Final = 900.0
 _logger = logging.getLogger(__name__)
 
 
-def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> None:
+def post(database: Database, tokens: HostTokens, settings: Settings, clock: Clock, run_id: str) -> None:
     """Send the due postings of a run; one worker at a time does so."""
     while True:
         with database.read() as connection:
@@ -42,10 +42,10 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
         run_url = None if settings.run_url is None else settings.run_url.replace("{run_id}", run.id)
         by_kind = {other.kind: other for other in requested if other.kind != "status"}
         issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
-        mask = Secrets(of_environment(names) | rotated(database, connected)).mask
+        mask = Secrets(of_environment(names) | tokens.rotated(connected)).mask
         subject = Subject(posting, run, of_run, default, run_url, mask, same, by_kind.get("pull_request"), issue)
         try:
-            forge = forge_of(database, host, run, settings.forge.timeout_s)
+            forge = forge_of(tokens, host, run, settings.forge.timeout_s)
             posted = _POST[posting.kind](forge, subject)
         except ForgeError as error:
             failure = error
@@ -71,7 +71,7 @@ def post(database: Database, settings: Settings, clock: Clock, run_id: str) -> N
         _logger.warning("%s: the %s was not posted: %s; %s", posting.run_id, posting.kind, failure, then)
 
 
-def forge_of(database: Database, host: Host | None, run: Run | Repository, timeout_s: float) -> Forge:
+def forge_of(tokens: HostTokens, host: Host | None, run: Run | Repository, timeout_s: float) -> Forge:
     """Return the forge of a repository, or of a run's, on its connected host.
 
     Raises:
@@ -81,7 +81,7 @@ def forge_of(database: Database, host: Host | None, run: Run | Repository, timeo
         where = f"the repository {run.path} is on no connected host of the platform {run.platform}"
         raise ForgeError(f"{where}; connect it")
     try:
-        token = token_of(database, host)
+        token = tokens.of(host)
     except TokenError as error:
         raise ForgeError(str(error), is_unreachable=True) from error
     if host.api_url is None or token is None:

@@ -12,8 +12,7 @@ from urllib.parse import quote
 
 from service.git import GitCommandError, GitRunner
 from service.hosts import GITHUB_VERSION, HostResponse, HostUnreachableError, ask
-from service.hosts.tokens import token_of
-from service.store.database import Database
+from service.hosts.tokens import HostTokens
 from service.store.hosts import Host
 from service.text import table
 
@@ -35,8 +34,8 @@ _FIXES: Final = {
 class ApiCommits:
     """The Git database of one repository at GitHub; a `GitCommandError` says why it makes no commit."""
 
-    def __init__(self, database: Database, host: Host, path: str) -> None:
-        self._database = database
+    def __init__(self, tokens: HostTokens, host: Host, path: str) -> None:
+        self._tokens = tokens
         self._host = host
         self._base = f"{(host.api_url or '').rstrip('/')}/repos/{quote(path)}/git"
 
@@ -102,10 +101,10 @@ class ApiCommits:
             return ask(url, _TIMEOUT_S, method=method, headers=headers, document=document, largest=_MAX_ANSWER)
 
         try:
-            token = token_of(self._database, self._host)
+            token = self._tokens.of(self._host)
             answer = answer_with(token)
             if answer.status == HTTPStatus.UNAUTHORIZED:
-                answer = answer_with(token_of(self._database, self._host, token))
+                answer = answer_with(self._tokens.of(self._host, token))
         except HostUnreachableError as error:
             text = f"the commit cannot be made through GitHub's API: {error}"
             raise GitCommandError(text, is_passing=True) from error

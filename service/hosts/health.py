@@ -13,10 +13,9 @@ from typing import Final
 
 from service.git import GitCommandError
 from service.hosts import HostResponse, HostUnreachableError, ask
-from service.hosts.tokens import TokenError, read_head, token_of
+from service.hosts.tokens import HostTokens, TokenError
 from service.reference import PLATFORMS
 from service.settings import ProbingSettings
-from service.store.database import Database
 from service.store.hosts import Host
 from service.store.repositories import Repository
 from service.text import table
@@ -50,7 +49,7 @@ class HostState:
 class HealthProbes:
     """Asks hosts for their health: one probe serves all organizations that connected the same host."""
 
-    _database: Database
+    _tokens: HostTokens
     _settings: ProbingSettings
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(32, thread_name_prefix="probe"))
     _running: dict[tuple[Host, str | None], tuple[float, Future[HostState]]] = field(default_factory=dict)
@@ -106,7 +105,7 @@ class HealthProbes:
             return HostState("degraded", text)
         started = time.monotonic()
         try:
-            read_head(self._database, host, url, self._settings.timeout_s)
+            self._tokens.read_head(host, url, self._settings.timeout_s)
         except GitCommandError as error:
             message = " ".join(str(error).split())[-_SHOWN:]
             if _REFUSALS.search(message):
@@ -117,7 +116,7 @@ class HealthProbes:
     def _ask_api(self, host: Host) -> HostState:
         base = (host.api_url or "").rstrip("/")
         try:
-            token = token_of(self._database, host)
+            token = self._tokens.of(host)
             headers = {"Authorization": f"Bearer {token}"} if token else {}
             first, *others = PLATFORMS[host.platform].probes
             answer = ask(base + first, self._settings.timeout_s, headers=headers)

@@ -43,70 +43,71 @@ class TokenError(HostUnreachableError):
         """Whether GitHub gave no usable answer; otherwise it refused, or the command failed."""
 
 
-def token_of(database: Database, host: Host, refused: str | None = None) -> str | None:
-    """Return a host's token, and another than the `refused` one if there can be; None: none is configured.
+class HostTokens:
+    """The tokens of hosts; a process has one, which remembers what commands and GitHub answered while it is valid."""
 
-    Asks the host's command or GitHub, if need be, and remembers the answer while it is valid.
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._printed_key = functools.cache(PrintedKey)
+        self._installation = functools.cache(_Installation)
 
-    Raises:
-        TokenError: There is none.
-    """
-    if host.app is not None:
-        with _explained(host.app):
-            return _installation(host.api_url or "", host.app).get(refused)
-    try:
-        if host.token_command:
-            return _printed_key("token_command", host.token_command, _PATIENCE_S).get(refused)
-        token = (os.environ.get(host.token_env) or None) if host.token_env else None
-        # Even if `rotate` was removed since then: GitLab has revoked the variable's token.
-        return rotation.successor_of(database, token) if token and host.platform == "gitlab" else token
-    except NoKeyError as error:
-        raise TokenError(f"there is no token for {host.host}: {error}") from error
+    def of(self, host: Host, refused: str | None = None) -> str | None:
+        """Return a host's token, and another than the `refused` one if there can be; None: none is configured.
 
+        Raises:
+            TokenError: There is none.
+        """
+        if host.app is not None:
+            with _explained(host.app):
+                return self._installation(host.api_url or "", host.app).get(refused)
+        try:
+            if host.token_command:
+                return self._printed_key("token_command", host.token_command, _PATIENCE_S).get(refused)
+            token = (os.environ.get(host.token_env) or None) if host.token_env else None
+            # Even if `rotate` was removed since then: GitLab has revoked the variable's token.
+            return rotation.successor_of(self._database, token) if token and host.platform == "gitlab" else token
+        except NoKeyError as error:
+            raise TokenError(f"there is no token for {host.host}: {error}") from error
 
-def rotated(database: Database, connected: Iterable[Host]) -> dict[str, str]:
-    """Return the tokens that took the place of those in variables, under names that say so."""
-    tokens = {}
-    for host in connected:
-        with contextlib.suppress(TokenError):
-            if host.token_env and (token := token_of(database, host)) and token != os.environ.get(host.token_env):
-                tokens[f"{host.token_env}, rotated"] = token
-    return tokens
+    def rotated(self, connected: Iterable[Host]) -> dict[str, str]:
+        """Return the tokens that took the place of those in variables, under names that say so."""
+        tokens = {}
+        for host in connected:
+            with contextlib.suppress(TokenError):
+                if host.token_env and (token := self.of(host)) and token != os.environ.get(host.token_env):
+                    tokens[f"{host.token_env}, rotated"] = token
+        return tokens
 
-
-def author_of(host: Host | None) -> tuple[str, str] | None:
-    """Return the name and the address under which a GitHub App commits; None: there is no App, or no answer."""
-    if host is None or host.app is None:
+    def author(self, host: Host | None) -> tuple[str, str] | None:
+        """Return the name and the address under which a GitHub App commits; None: there is no App, or no answer."""
+        if host is not None and host.app is not None:
+            with contextlib.suppress(TokenError), _explained(host.app):
+                return self._installation(host.api_url or "", host.app).account(host.host)
         return None
-    with contextlib.suppress(TokenError), _explained(host.app):
-        return _installation(host.api_url or "", host.app).account(host.host)
-    return None
 
+    def at(self, host: Host | None, url: str, refused: str | None) -> str | None:
+        """Return a token as `of` does, for git at a repository's address; None: another host must not see it.
 
-def token_at(database: Database, host: Host | None, url: str, refused: str | None) -> str | None:
-    """Return a token as `token_of` does, for git at a repository's address; None: another host must not see it.
+        Raises:
+            GitCommandError: There is none.
+        """
+        is_without = refused == ""
+        if is_without and host is not None and host.token_env and not os.environ.get(host.token_env):
+            text = f"{host.token_env} is not set in the environment of this worker: set it for every worker"
+            raise GitCommandError(text)
+        where = location(url)
+        if is_without or host is None or where is None or where.host != host.host:
+            return None
+        try:
+            return self.of(host, refused)
+        except ServiceError as error:
+            raise GitCommandError(str(error), is_passing=True) from error
 
-    Raises:
-        GitCommandError: There is none.
-    """
-    is_without = refused == ""
-    if is_without and host is not None and host.token_env and not os.environ.get(host.token_env):
-        text = f"{host.token_env} is not set in the environment of this worker: set it for every worker"
-        raise GitCommandError(text)
-    where = location(url)
-    if is_without or host is None or where is None or where.host != host.host:
-        return None
-    try:
-        return token_of(database, host, refused)
-    except ServiceError as error:
-        raise GitCommandError(str(error), is_passing=True) from error
-
-
-def read_head(database: Database, host: Host | None, url: str, timeout_s: float) -> str:
-    """Return the output of `git ls-remote --symref` about a repository's HEAD."""
-    with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
-        git = GitRunner(Path(home), timeout_s, url=url, token_of=functools.partial(token_at, database, host))
-        return git("ls-remote", "--symref", "--", url, "HEAD")
+    def read_head(self, host: Host | None, url: str, timeout_s: float) -> str:
+        """Return the output of `git ls-remote --symref` about a repository's HEAD."""
+        with tempfile.TemporaryDirectory(prefix="runwarden-probe-") as home:
+            git = GitRunner(Path(home), timeout_s, url=url, token_of=functools.partial(self.at, host))
+            return git("ls-remote", "--symref", "--", url, "HEAD")
 
 
 @contextlib.contextmanager
@@ -185,7 +186,3 @@ class _Installation:
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {message}".rstrip()
         fix = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
         raise TokenError(f"{text}{fix}", is_unreachable=answer.status not in _REFUSED)
-
-
-_printed_key: Final = functools.cache(PrintedKey)
-_installation: Final = functools.cache(_Installation)

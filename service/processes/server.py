@@ -22,6 +22,7 @@ from service.clock import now_micros
 from service.execution.worker import TurnWorker
 from service.forge.accounts import OwnAccounts
 from service.hosts.health import HealthProbes
+from service.hosts.tokens import HostTokens
 from service.lab import Lab
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
@@ -73,7 +74,8 @@ def run_server(
             locks.enter_context(one_worker(database, folder))
         database.wait_until_there(threading.Event())
         prepare(database, folder, masks, tracer)
-        worker = build_worker(database, folder, settings, tracer) if executes else None
+        tokens = HostTokens(database)
+        worker = build_worker(database, tokens, folder, settings, tracer) if executes else None
         context = Context(
             database=database,
             settings=settings,
@@ -82,13 +84,14 @@ def run_server(
             metrics=ServiceMetrics(database, now_micros, settings.execution.worker_ttl_s),
             rate=RateLimiter(database, settings.limits.requests_per_minute, now_micros),
             mailer=mailer_of(folder, settings.mail),
-            probes=HealthProbes(database, settings.probing),
+            probes=HealthProbes(tokens, settings.probing),
             page_key=database.secret("page_token_key"),
             counts=RunCounter(),
             # On PostgreSQL the worker of this process hears the doorbell, too.
             wake=worker.wake if worker is not None and database.is_sqlite else Doorbell(database).ring,
             folder=folder,
-            accounts=OwnAccounts(database),
+            tokens=tokens,
+            accounts=OwnAccounts(database, tokens),
             tracer=tracer,
         )
         listener = _bind(host, port)

@@ -24,6 +24,7 @@ from service.execution.worker import TurnWorker
 from service.forge.poster import post
 from service.git import GitCommandError
 from service.hosts.rotation import TokenRotation
+from service.hosts.tokens import HostTokens
 from service.observability.log import Masks
 from service.observability.traces import Tracer, open_tracer
 from service.outgoing import mail, webhooks
@@ -69,7 +70,7 @@ def run_worker(folder: DataFolder, database_url: str | None, settings: Settings,
         if stopping.is_set():
             return 0
         prepare(database, folder, masks, tracer)
-        worker = build_worker(database, folder, settings, tracer)
+        worker = build_worker(database, HostTokens(database), folder, settings, tracer)
         worker.start()
         announce({"worker": worker.me.executor, "pid": os.getpid(), "data_dir": str(folder.root)})
         # Again and again, since Python does not notice a signal that arrives just before a wait begins.
@@ -126,7 +127,9 @@ def lock_beside(database_file: Path) -> Path:
     return database_file.with_name(f"{database_file.name}.lock")
 
 
-def build_worker(database: Database, folder: DataFolder, settings: Settings, tracer: Tracer) -> TurnWorker:
+def build_worker(
+    database: Database, tokens: HostTokens, folder: DataFolder, settings: Settings, tracer: Tracer
+) -> TurnWorker:
     """Return a worker, not started yet, and log how its agents will be isolated."""
     sandbox = find(settings.execution)
     _logger.log(logging.INFO if sandbox.program else logging.WARNING, "sandbox: %s", sandbox)
@@ -137,13 +140,13 @@ def build_worker(database: Database, folder: DataFolder, settings: Settings, tra
         except GitCommandError as error:
             _logger.warning("turns will fail: %s", error)
     clock = DatabaseClock(database)
-    execution = TurnExecution(TurnRecorder(database, clock), folder, settings, sandbox, tracer)
+    execution = TurnExecution(TurnRecorder(database, clock), tokens, folder, settings, sandbox, tracer)
     # Retention compares file times, so it needs this machine's clock.
-    retention = Retention(database, folder, settings, now_micros)
+    retention = Retention(database, tokens, folder, settings, now_micros)
     rotating = TokenRotation(database, clock)
     jobs: dict[str, Callable[[str], object]] = {
         "mail": partial(mail.deliver, database, mail.mailer_of(folder, settings.mail), settings, clock, only_due=True),
-        "post": partial(post, database, settings, clock),
+        "post": partial(post, database, tokens, settings, clock),
         "tell": partial(webhooks.deliver, database, settings.events, clock),
         "schedule": partial(start_due, database, settings, clock),
         "rotate": lambda _: rotating.run(),

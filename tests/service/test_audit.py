@@ -11,6 +11,7 @@ from service.cli import main
 from service.cli.output import operator
 from service.clock import DAY_MICROS, now_micros
 from service.execution.retention import Retention
+from service.hosts.tokens import HostTokens
 from service.settings import DataFolder, RetentionSettings, Settings
 from service.store import audit, deletions, events, invitations, sessions, tokens
 from service.store.database import Database
@@ -128,7 +129,7 @@ def test_audit_entries_cannot_be_changed(database: Database, tmp_path: Path) -> 
     left = []
     for days in (None, 1.0):
         settings = Settings(retention=RetentionSettings(audit_days=days))
-        Retention(database, folder, settings, now_micros).prune_database()
+        Retention(database, HostTokens(database), folder, settings, now_micros).prune_database()
         with database.read() as connection:
             left.append(len(audit.latest(connection, 10)))
 

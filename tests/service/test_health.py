@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 from service.hosts.health import HealthProbes, HostState
+from service.hosts.tokens import HostTokens
 from service.settings import ProbingSettings
 from service.store.database import Database
 from service.store.hosts import Host
@@ -27,14 +28,14 @@ SPENT = {"resources": {"core": {"limit": 5000, "remaining": 0, "reset": 1_900_00
 @pytest.fixture
 def probes(database: Database) -> Iterator[HealthProbes]:
     """Probes without a memory, with a timeout longer than any answer needs."""
-    with closing(HealthProbes(database, ProbingSettings(timeout_s=120, slow_s=110, cache_s=0))) as made:
+    with closing(HealthProbes(HostTokens(database), ProbingSettings(timeout_s=120, slow_s=110, cache_s=0))) as made:
         yield made
 
 
 @pytest.fixture
 def hasty(database: Database) -> Iterator[HealthProbes]:
     """Probes for hosts that never answer."""
-    with closing(HealthProbes(database, ProbingSettings(timeout_s=1, cache_s=0))) as made:
+    with closing(HealthProbes(HostTokens(database), ProbingSettings(timeout_s=1, cache_s=0))) as made:
         yield made
 
 

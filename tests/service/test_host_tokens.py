@@ -19,7 +19,7 @@ from joserfc.jwk import RSAKey
 from service.clock import DAY_MICROS, EPOCH, MICROSECOND, SECOND_MICROS
 from service.hosts import HostResponse, ask, rotation
 from service.hosts.rotation import TokenRotation, faults
-from service.hosts.tokens import TokenError, token_of
+from service.hosts.tokens import HostTokens, TokenError
 from service.setup import HostEntry, connect_host, find_organization
 from service.store.database import Database
 from service.store.hosts import Host, connect, disconnect
@@ -163,15 +163,16 @@ def test_an_apps_token_is_replaced_near_its_end_and_faults_are_named(
 
     mine = host("mine.pem", key.as_pem(private=True))
     app_host.life = timedelta(minutes=5)
-    first = token_of(database, mine)
+    tokens = HostTokens(database)
+    first = tokens.of(mine)
     app_host.life = timedelta(hours=1)
-    assert [first, token_of(database, mine), token_of(database, mine)] == ["minted-1", "minted-2", "minted-2"]
+    assert [first, tokens.of(mine), tokens.of(mine)] == ["minted-1", "minted-2", "minted-2"]
 
     with pytest.raises(TokenError, match=r"the App 7 no token: 401 A JSON .*; check app id, key_file .*app.pem"):
-        token_of(database, host("app.pem", RSAKey.generate_key(2048).as_pem(private=True)))
+        tokens.of(host("app.pem", RSAKey.generate_key(2048).as_pem(private=True)))
     app_host.fault = lambda _: Drop()
     with pytest.raises(TokenError, match="no token for the GitHub App 7: http"):
-        token_of(database, host("right.pem", key.as_pem(private=True)))
+        tokens.of(host("right.pem", key.as_pem(private=True)))
 
 
 @dataclass(kw_only=True, eq=False)
@@ -231,7 +232,7 @@ class Rotating:
 
     @property
     def token(self) -> str | None:
-        return token_of(self.database, self.host)
+        return HostTokens(self.database).of(self.host)
 
     @property
     def faults(self) -> list[str]:
@@ -355,7 +356,7 @@ def test_a_rotated_token_is_found_after_configuration_changes(
         with rotating.database.write() as connection:
             connect(connection, owner, host, NOW)
         rotating.rotate()
-        assert token_of(rotating.database, host) == "glpat-token-2"
+        assert HostTokens(rotating.database).of(host) == "glpat-token-2"
 
     assert (rotating.gitlab.rotations, rotating.gitlab.is_revoked, len(rotating.faults)) == (1, False, 1)
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from service.clock import now_micros
 from service.forge.onboarding import OnboardingError, Outcome, onboard
+from service.hosts.tokens import HostTokens
 from service.settings import GitLabSettings, ProbingSettings, Settings
 from service.setup import RepositoryEntry, add_repository
 from service.store import organizations, repositories
@@ -48,7 +49,7 @@ class Acme:
         host = Host("gitlab", "gitlab.example", None, "api", self.gitlab.url, None, "GITLAB_TOKEN_HERE")
         webhook = GitLabSettings(**{"webhook_url": HOOK, **hook})
         settings = Settings(gitlab=webhook, probing=ProbingSettings(timeout_s=60))
-        given = (self.database, self.id, host, settings, now_micros, "token:tok_1")
+        given = (self.database, HostTokens(self.database), self.id, host, settings, now_micros, "token:tok_1")
         return onboard(*given, project_id=key[0], path=key[1])
 
     def add(self, repository: Repository) -> None:

@@ -21,6 +21,7 @@ from service.execution.sandbox import Sandbox
 from service.execution.turn import OWN_FAULT, TurnExecution
 from service.execution.workspace import Workspaces
 from service.git import GitRunner
+from service.hosts.tokens import HostTokens
 from service.observability.traces import Tracer
 from service.settings import DataFolder, Settings
 from service.setup import AgentEntry, put_agent
@@ -261,7 +262,7 @@ def waiting_turn(
             put_agent(connection, entry, now_micros())
         run_id = accepted(database, agent="sleeper", now=now_micros(), url=str(repository), branch="wanted").id
         recorder = TurnRecorder(database, now_micros)
-        execution = TurnExecution(recorder, folder, Settings(), kind(None, "a test"), Tracer())
+        execution = TurnExecution(recorder, HostTokens(database), folder, Settings(), kind(None, "a test"), Tracer())
         yield database, folder, run_id, execution
 
 

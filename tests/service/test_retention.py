@@ -10,6 +10,7 @@ import pytest
 from service.clock import DAY_MICROS, SECOND_MICROS, now_micros
 from service.execution.queue import forget_ended
 from service.execution.retention import Retention, prune_files, prune_stored_files
+from service.hosts.tokens import HostTokens
 from service.settings import DataFolder, Settings
 from service.store import repositories, runs, turn_files, turns
 from service.store.database import Database
@@ -104,7 +105,7 @@ def test_the_worker_prunes_by_its_settings(house: House) -> None:
 
     def after(days: int) -> tuple[int, int]:
         clock = lambda: now_micros() + days * DAY_MICROS  # noqa: E731
-        return Retention(house.database, house.folder, Settings(), clock).prune_database()
+        return Retention(house.database, HostTokens(house.database), house.folder, Settings(), clock).prune_database()
 
     by_default = after(29), after(31), after(3650)
     house.deployment.settings += "[retention]\nlogs_days = 0.0000001\n"
@@ -140,7 +141,7 @@ class Repo:
 
     def remove(self, before: int | None = None) -> list[str]:
         """Remove older branches, and return those that are left."""
-        retention = Retention(self.database, self.data, Settings(), now_micros)
+        retention = Retention(self.database, HostTokens(self.database), self.data, Settings(), now_micros)
         retention.remove_branches(now_micros() if before is None else before)
         return sorted(git("branch", "--format=%(refname:short)", cwd=self.place).split())
 

@@ -15,6 +15,7 @@ from service.api.errors import HttpError
 from service.api.hooks import authentic, delivery_id, event_of
 from service.clock import DAY_MICROS, now_micros, rfc3339
 from service.forge.accounts import OwnAccounts
+from service.hosts.tokens import HostTokens
 from service.rules import HookEvent, PayloadError, TriggerRule
 from service.settings import Limits, Settings, TriggerSettings
 from service.store import audit, deletions, deliveries, hosts, organizations, repositories, runs, schema, turns
@@ -182,7 +183,7 @@ def test_acts_of_the_tokens_account_are_the_services_own(database: Database, mon
     with Server() as there:
         there.otherwise = lambda _: Respond(200 if len(there.requests) == 1 else 403, {"login": "Acme-Bot"})
         owner = connect(database, "acme", there.origin)
-        own = OwnAccounts(database)
+        own = OwnAccounts(database, HostTokens(database))
         found = []
         for token in ("t1", "t2"):
             monkeypatch.setenv("TOKEN_HERE", token)
@@ -204,7 +205,7 @@ def test_an_organizations_account_counts_only_on_its_host(database: Database, mo
         fake.otherwise = lambda _: Respond(200, {"login": "ann"})
         for slug, there in (("acme", forge), ("evil", fake), ("friend", forge)):
             connect(database, slug, there.origin)
-        own = OwnAccounts(database).of("github", "acme/api")
+        own = OwnAccounts(database, HostTokens(database)).of("github", "acme/api")
 
     assert sorted(map(sorted, own.values())) == [["acme-bot"], ["acme-bot"], ["ann"]]
     assert sorted(deliver("d1", sender="ann", own=own)) == ["own", "started", "started"]

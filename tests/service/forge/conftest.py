@@ -12,6 +12,7 @@ import pytest
 from service.clock import SECOND_MICROS
 from service.findings import IdentifiedFinding, packed
 from service.forge.poster import post
+from service.hosts.tokens import HostTokens
 from service.settings import DataFolder, ForgeSettings, Settings
 from service.setup import AgentEntry, HostEntry, connect_host, put_agent
 from service.store import organizations, postings, repositories, runs, turn_files, turns
@@ -42,7 +43,7 @@ class Desk:
         lay_tables(place)
         self.database = Database(DataFolder(place).database_url)
         settings = Settings(forge=ForgeSettings(run_url="https://runs.example/{run_id}", timeout_s=60))
-        self.post_run = partial(post, self.database, settings, lambda: self.now)
+        self.post_run = partial(post, self.database, HostTokens(self.database), settings, lambda: self.now)
         self.owner_id = organization(self.database, now=self.now)
         self.plan(EVERYTHING)
         self.connect()

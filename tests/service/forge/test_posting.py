@@ -28,6 +28,7 @@ OLD, NEW = "a" * 40, "b" * 40
 WORKER = """
 import sys
 from service.forge.poster import post
+from service.hosts.tokens import HostTokens
 from service.settings import ForgeSettings, Settings
 from service.store import dispatch
 from service.store.database import Database
@@ -36,7 +37,8 @@ database, now = Database(sys.argv[1]), int(sys.argv[2])
 with database.read() as connection:
     due = dispatch.due_jobs(connection, now)
 for name in due[:1]:
-    post(database, Settings(forge=ForgeSettings(timeout_s=60)), lambda: now, name.removeprefix("post:"))
+    settings = Settings(forge=ForgeSettings(timeout_s=60))
+    post(database, HostTokens(database), settings, lambda: now, name.removeprefix("post:"))
 """
 
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from service.api.hooks import event_of
 from service.clock import now_micros
 from service.forge.accounts import completed
+from service.hosts.tokens import HostTokens
 from service.rules import HookEvent, TriggerRule
 from service.settings import Settings
 from service.setup import RepositoryEntry, add_repository
@@ -232,7 +233,7 @@ def test_missing_facts_of_a_delivery_are_requested(desk: Desk) -> None:
 
     def ask() -> HookEvent:
         found = present(event(name, document, desk.platform))
-        return present(completed(desk.database, desk.platform, found).get(desk.owner_id))
+        return present(completed(desk.database, HostTokens(desk.database), desk.platform, found).get(desk.owner_id))
 
     whole = ask()
     made.is_fork = True
