@@ -167,7 +167,7 @@ class ImportLine(Struct, frozen=True):
 
 
 class ImportBar(Vertical):
-    """Two fields and two lines."""
+    """The file's name, and two lines."""
 
     DEFAULT_CSS = """
     ImportBar {
@@ -177,11 +177,10 @@ class ImportBar(Vertical):
     }
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self) -> None:
         self.file = LineField("file", "file", "A CSV with the columns email and, optionally, offer_code.")
-        self.most = LineField("most", "at most", "How many to send before asking again.", value=str(most))
         self._counts, self._progress = Static(id="import-counts"), Static(id="import-progress")
-        super().__init__(self.file, self.most, self._counts, self._progress)
+        super().__init__(self.file, self._counts, self._progress)
 
     def show_counts(self, rows: Iterable[ImportLine]) -> None:
         by_state = Counter(row.state for row in rows)

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import Final
 
 from textual import events, on, work
 from textual.containers import Vertical
-from textual.content import Content
 from textual.widget import Widget
 
 from app.actions.drafts import Values
@@ -15,27 +14,22 @@ from app.actions.screen_fields import BRANCH, PAIRS_HINT, Field, faithful, read_
 from app.actions.screen_form import ActionForm, Built
 from app.api.errors import ApiError
 from app.api.requests import Json, StartAgent, StartRun, WriteRequest
-from app.console.sheets import ChoiceSheet
 from app.engine.engine import Engine
-from app.engine.text import closest, json_or_text, safe_text
+from app.engine.text import closest, json_or_text
 from storage.errors import StorageError
 from storage.records import Repository
 from storage.records.results import AgentInput, NamedAgent
-from widgets.forms.dialog import FormButton, bindings_of
 from widgets.forms.field import ChoiceField, InputField, PairsField, ParagraphField
-from widgets.kit.badges import STYLES
 
 WORDS: Final = "instructions"
 """The input that every agent takes."""
-_AGENTS: Final = FormButton("agents", "Agents", "^l", "pick_agent", ("editing",))
 
 
 class NewRunForm(ActionForm):
     """POST /external/runs (spec 4.3), or for a named agent POST /external/agents/{name}/runs (spec 4.4)."""
 
     TITLE_TEXT = "New run"
-    BUTTONS = (*ActionForm.BUTTONS, _AGENTS)
-    BINDINGS: ClassVar = bindings_of((_AGENTS,))
+
     FIELDS = (
         Field("name", "agent", "Empty: no named agent.", ChoiceField, "optional"),
         Field("repository", "repository", "owner/repo, or gitlab:group/project", ChoiceField, "owner/repo"),
@@ -107,7 +101,7 @@ class NewRunForm(ActionForm):
     async def _read_agents(self) -> None:
         names: tuple[str, ...] = ()
         try:
-            self._agents = await self.engine.actions.agents()
+            self._agents = {agent.name: agent for agent in await self.engine.client.agents()}
             names = tuple(self._agents)
         except ApiError:
             # Suggestions are optional: without a list, names used from this machine are offered.
@@ -116,18 +110,6 @@ class NewRunForm(ActionForm):
         if isinstance(field := self.fields["name"], ChoiceField):
             field.offer(names, {name: agent.description for name, agent in self._agents.items()})
         self._name_changed()
-
-    @work
-    async def action_pick_agent(self) -> None:
-        choices = list[tuple[Content, str]]()
-        for name, agent in self._agents.items():
-            if faithful(name):
-                purpose = safe_text(agent.description), STYLES["quiet"]
-                choices.append((Content.assemble((safe_text(name, limit=60), "bold"), "  ", purpose), name))
-        if not choices:
-            self.note("The service lists no agents.")
-        elif (picked := await self.app.push_screen_wait(ChoiceSheet("Agents", choices))) is not None:
-            self.fields["name"].fill(picked)
 
     # Inputs
 
@@ -213,7 +195,9 @@ class NewRunForm(ActionForm):
         if values["metadata"].strip():
             problems.append(FieldProblem("metadata", "A named agent takes inputs: delete the metadata."))
         if self._agents and name not in self._agents:
-            advice = f"did you mean {near}?" if (near := closest(name, self._agents)) else "Press ^l for the list."
+            advice = (
+                f"did you mean {near}?" if (near := closest(name, self._agents)) else "empty this field for the list."
+            )
             problems.append(FieldProblem("name", f"There is no such agent; {advice}"))
         inputs = read_pairs("inputs", values["inputs"])
         if isinstance(inputs, FieldProblem):

@@ -11,7 +11,7 @@ from textual.content import Content
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen import Activity, ActivityQuery, ActivityScreen, is_wanted
 from app.actions.screen_writes import OnboardForm, OrganizationForm
-from app.api.errors import ApiError
+from app.api.errors import ApiError, ForbiddenError, NotOfferedError
 from app.api.requests import ResendInvitation
 from app.console.feeds import CoalescedTask
 from app.console.session import GoToTab, Session
@@ -19,12 +19,10 @@ from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
-from app.organizations.invitations import read_invitations
 from app.organizations.screen_import import OrganizationImportScreen
 from app.runs.document import as_received
 from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
-from widgets.forms.facts import FactPane
 from widgets.frame import Notice
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
@@ -61,9 +59,7 @@ class OrganizationsScreen(ActivityScreen):
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
         Binding("R", "resend", "send again", tooltip="Invite again; the earlier code is void", id="org.resend"),
         Binding("E", "edit", "edit and resend", tooltip="Edit an ineffective request, and send it", id="org.edit"),
-        Binding("enter", "its_action", "its action", tooltip="Show its action in Activity", id="org.action"),
         Binding("escape", "clear", "show all", id="org.clear"),
-        Binding("escape,backspace", "close", "back to the list", key_display="esc", id="org.close"),
         Binding("I", "import", "import", tooltip="Create many, from a CSV file", id="org.import"),
         Binding("p", "onboard", "onboard project", tooltip="Connect a GitLab project", id="gitlab.onboard"),
     ]
@@ -122,7 +118,9 @@ class OrganizationsScreen(ActivityScreen):
 
     async def _ask(self) -> None:
         try:
-            self._invitations = await read_invitations(self._engine)
+            self._invitations = await self._engine.client.invitations()
+        except (ForbiddenError, NotOfferedError):
+            self._invitations = None
         except ApiError:
             return  # The header reports that the service does not answer, and the last states stay.
         self._reader.ask()
@@ -146,9 +144,7 @@ class OrganizationsScreen(ActivityScreen):
                 invitation = item.invitation if isinstance(item, OrganizationEntry) else None
                 return not is_read_only and invitation is not None and invitation.state not in CLOSED
             case "clear":
-                return self.wanted.is_narrowed and not self._list.has_class("-alone")
-            case "close" | "its_action":
-                return self._list.has_class("-alone")
+                return self.wanted.is_narrowed
         return super().check_action(action, parameters)
 
     def action_new_organization(self) -> None:
@@ -181,20 +177,4 @@ class OrganizationsScreen(ActivityScreen):
             self._ask_service()
 
     async def open_entry(self, entry: ActivityEntry) -> None:
-        del entry
-        self._list.add_class("-alone")
-        self._list.query_one(FactPane).focus()
-        self.refresh_bindings()
-
-    def action_its_action(self) -> None:
-        if self._table.item is not None:
-            self.post_message(GoToTab("activity", self._table.item.key))
-
-    def action_close(self) -> None:
-        self._list.remove_class("-alone")
-        self._table.focus()
-        self.refresh_bindings()
-
-    def action_search(self) -> None:
-        self.action_close()
-        super().action_search()
+        self.post_message(GoToTab("activity", entry.key))

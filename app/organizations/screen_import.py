@@ -35,8 +35,8 @@ from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportR
 
 Phase = Literal["idle", "asked", "sending", "stopping"]
 """`asked`: the next press sends; `stopping`: the row on its way is the last."""
-USUAL_NUMBER: Final = 50
-"""The number sent at once, unless another is typed."""
+AT_ONCE: Final = 50
+"""How many are sent before asking again."""
 NO_FILE: Final = Notice(
     "○",
     "Name a CSV file above",
@@ -69,7 +69,7 @@ class OrganizationImportScreen(BaseScreen):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self._engine = session.open_engine
-        self._bar, self._table = ImportBar(USUAL_NUMBER), LineTable[ImportLine](session.clock(), IMPORT_COLUMNS)
+        self._bar, self._table = ImportBar(), LineTable[ImportLine](session.clock(), IMPORT_COLUMNS)
         self.aging = (self._table,)
         self._rows: dict[int, ImportRow] = {}
         """The key is the line in the file."""
@@ -84,8 +84,7 @@ class OrganizationImportScreen(BaseScreen):
         self._past = ""
         """The error code of unknown outcomes that the user chose to continue after."""
         warn = partial(session.notify, severity="warning", timeout=FIX_TOAST_S)
-        fresh = {"path": "", "most": str(USUAL_NUMBER)}
-        self._form_draft = FormDraft(self._engine, "organization.import", fresh, warn)
+        self._form_draft = FormDraft(self._engine, "organization.import", {"path": ""}, warn)
         self._planner = CoalescedTask(self._plan, self.run_worker)
 
     def compose_body(self) -> Iterable[Widget]:
@@ -99,7 +98,6 @@ class OrganizationImportScreen(BaseScreen):
         self._bar.file.take_focus()
         if (draft := await self._form_draft.restore()) is not None:
             self._bar.file.fill(draft.values.get("path", ""))
-            self._bar.most.fill(draft.values.get("most", str(USUAL_NUMBER)))
             self._open()
 
     def engine_changed(self, event: Event) -> None:
@@ -113,12 +111,6 @@ class OrganizationImportScreen(BaseScreen):
     @property
     def _to_send(self) -> list[ImportRow]:
         return [row for row in self._rows.values() if line(row).state == "to_create"]
-
-    @property
-    def _most(self) -> int | None:
-        """The number to send at once; None: the text is not a valid number."""
-        text = self._bar.most.value.strip()
-        return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else None
 
     @property
     def _unknown(self) -> Action | None:
@@ -157,9 +149,7 @@ class OrganizationImportScreen(BaseScreen):
         await self._bar.file.query_one(Input).action_submit()
 
     def action_go(self) -> None:
-        if self._most is None:
-            self._bar.most.take_focus()
-        elif self._phase != "asked":
+        if self._phase != "asked":
             self._phase = "asked"
             self._second_press.forget()
             self._bar.say(*self._remark())
@@ -210,13 +200,10 @@ class OrganizationImportScreen(BaseScreen):
     # Messages from widgets
 
     @on(FormField.Changed)
-    def _typed(self, message: FormField.Changed) -> None:
+    def _typed(self) -> None:
         self._withdraw()
-        self._form_draft.typed({"path": self._bar.file.value, "most": self._bar.most.value})
-        if message.field == "most":
-            self._bar.most.complain(None if self._most is not None else "A whole number, from 1.")
-        else:
-            self._bar.file.complain(None)
+        self._form_draft.typed({"path": self._bar.file.value})
+        self._bar.file.complain(None)
         self.refresh_bindings()
 
     def _withdraw(self) -> None:
@@ -274,17 +261,16 @@ class OrganizationImportScreen(BaseScreen):
         self._bar.show_counts(shown)
 
     async def _send(self) -> None:
-        most = self._most or USUAL_NUMBER
         sender = BatchSender(self._engine.actions.submit, past=self._past)
         to_send = self._to_send
         refused = ""
         self._bar.disabled = True
         try:
             for row in to_send:
-                if self._phase != "sending" or not sender.may_send or sender.sent == most:
+                if self._phase != "sending" or not sender.may_send or sender.sent == AT_ONCE:
                     break
                 self._show(row.line)
-                self._bar.show_progress(sender.sent, min(most, len(to_send)), row.name)
+                self._bar.show_progress(sender.sent, min(AT_ONCE, len(to_send)), row.name)
                 sent = self._rows[row.line] = replace(row, result=await sender.send(row.request, row.key))
                 self._show()
                 if not sender.may_send:
@@ -296,7 +282,7 @@ class OrganizationImportScreen(BaseScreen):
             left = 0 if self._paused else len(self._to_send)
             if left and self._phase == "stopping":
                 self._paused = f"Stopped. Press ^s to continue with {plural(left, 'organization')}."
-            elif left and sender.sent == most:
+            elif left and sender.sent == AT_ONCE:
                 self._paused = f"{sender.sent:,} were sent, the most at a time. Press ^s to continue."
             self._phase, self._bar.disabled = "idle", False
         await self._plan()
@@ -307,10 +293,10 @@ class OrganizationImportScreen(BaseScreen):
 
     def _remark(self) -> tuple[str, Tone]:
         """The question, why the last sending stopped, or the key's effect."""
-        most, count = self._most or USUAL_NUMBER, len(self._to_send)
+        count = len(self._to_send)
         if self._phase == "asked":
-            first = f"{most:,} of " * (most < count) + plural(count, "organization")
-            people = "1 person" if min(most, count) == 1 else f"{min(most, count):,} people"
+            first = f"{AT_ONCE} of " * (count > AT_ONCE) + plural(count, "organization")
+            people = "1 person" if count == 1 else f"{min(AT_ONCE, count)} people"
             return f"^s again: create {first} and invite {people}; esc: cancel", "warn"
         if not self._rows:
             return "", "quiet"

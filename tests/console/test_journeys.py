@@ -99,7 +99,7 @@ JOURNEYS: Final = (
     Journey("Resolve a write whose outcome is unknown", "U v n ctrl+s", ("⊘ not created",)),
     Journey(
         "See what was sent to create the newest organization",
-        "3 enter enter",
+        "3 enter",
         ("What was sent", '"email": "ada@globex.example"'),
     ),
     Journey("Retry all that failed on one host", "2 ↓ T ctrl+s", ("3 of 3 runs started again",)),

@@ -101,7 +101,7 @@ async def test_an_invitation_shows_the_services_state(staged: Staged, server: Se
 async def test_an_invitation_is_unknown_without_the_extension(staged: Staged, server: Server, partner: Partner) -> None:
     """Without the extension an invitation is never shown as sent; a parent is shown even without a name.
 
-    After a new one, keys such as resend act on that one.
+    After a new one, keys such as resend act on that one, and enter shows its action.
     """
     partner.made = {name: ORGANIZATION[name] for name in ("organization_id", "parent_organization_id")}
     async with staged((80, 24), synced=False, base_url=server.base_url) as scene:
@@ -115,3 +115,6 @@ async def test_an_invitation_is_unknown_without_the_extension(staged: Staged, se
         item = scene.app.screen.query_one(LineTable).item
         assert item is not None
         assert (item.key, newest.subject) == (newest.action_id, "bob@globex.example")
+        await scene.press("enter")
+        await scene.shows("bob@globex.example", "sent")
+        assert (scene.app.screen.TAB, scene.app.screen.bookmark[1]) == ("activity", newest.action_id)
