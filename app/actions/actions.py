@@ -36,6 +36,7 @@ from storage.errors import (
 )
 from storage.ledger import Ledger, new_action_id
 from storage.records import Action, ActionFailure, Run, RunChanges, RunRow, SettledState
+from storage.records.results import NamedAgent
 from storage.values import to_us
 
 log = logging.getLogger(__name__)
@@ -182,6 +183,10 @@ class Actions(Struct, frozen=True):
     command_line: str = "runwarden"
     """The beginning of a command on the same ledger, for messages."""
     in_flight: InFlight = field(default_factory=InFlight)
+
+    async def agents(self) -> dict[str, NamedAgent]:
+        """The named agents that may be started, by name, if the service lists them."""
+        return {agent.name: agent for agent in await self.client.agents()}
 
     async def submit(
         self, request: WriteRequest, key: str | None = None, *, again: bool = False, supersedes: str | None = None

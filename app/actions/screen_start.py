@@ -101,7 +101,7 @@ class NewRunForm(ActionForm):
     async def _read_agents(self) -> None:
         names: tuple[str, ...] = ()
         try:
-            self._agents = {agent.name: agent for agent in await self.engine.client.agents()}
+            self._agents = await self.engine.actions.agents()
             names = tuple(self._agents)
         except ApiError:
             # Suggestions are optional: without a list, names used from this machine are offered.

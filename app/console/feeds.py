@@ -244,14 +244,10 @@ class VitalsFeed:
         self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
         link = link_of(await engine.cache.links(), "runs")
         if self._may_create is None and link is not None and link.last_ok_at is not None and not link.is_failing:
-            from app.api.errors import ApiError, RefusedError  # the engine, which is open, has imported its client
+            from app.organizations.invitations import may_create  # the engine, which is open, has imported its client
 
-            try:
-                self._may_create = await engine.client.may_create_organizations()
-            except RefusedError:
-                self._may_create = False
-            except ApiError:
-                pass  # It is asked again after the service's next answer.
+            # If the request fails, it is repeated after the service's next answer.
+            self._may_create = await may_create(engine)
             self.set_up("organizations", is_set_up=is_set_up or bool(self._may_create))
 
 

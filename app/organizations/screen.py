@@ -11,7 +11,7 @@ from textual.content import Content
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen import Activity, ActivityQuery, ActivityScreen, is_wanted
 from app.actions.screen_writes import OnboardForm, OrganizationForm
-from app.api.errors import ApiError, ForbiddenError, NotOfferedError
+from app.api.errors import ApiError
 from app.api.requests import ResendInvitation
 from app.console.feeds import CoalescedTask
 from app.console.session import GoToTab, Session
@@ -19,6 +19,7 @@ from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
 from app.organizations.facts import CLOSED, newest
+from app.organizations.invitations import read_invitations
 from app.organizations.screen_import import OrganizationImportScreen
 from app.runs.document import as_received
 from widgets.actions import ActivityEntry
@@ -118,9 +119,7 @@ class OrganizationsScreen(ActivityScreen):
 
     async def _ask(self) -> None:
         try:
-            self._invitations = await self._engine.client.invitations()
-        except (ForbiddenError, NotOfferedError):
-            self._invitations = None
+            self._invitations = await read_invitations(self._engine)
         except ApiError:
             return  # The header reports that the service does not answer, and the last states stay.
         self._reader.ask()
