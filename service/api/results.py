@@ -42,6 +42,10 @@ _MAX_KEPT: Final = 64 << 20
 """The largest kept patch: it is the only copy of a change that was not pushed."""
 _MAX_FINDINGS: Final = 2 << 20
 """The size of the findings of all of a run's turns together."""
+_SHOWN_AS_STORED: Final = (
+    *("number", "instructions", "caller", "outcome", "reason", "failure_kind", "summary"),
+    *("files", "additions", "deletions"),
+)
 _MAX_QUESTIONS: Final = 100
 _MAX_CANCELLED: Final = 1000
 _MAX_WAIT_S: Final = 30
@@ -258,17 +262,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
         by_rule = (turn.caller or "").partition(" ")[0] in {turns.WEBHOOK, SCHEDULE}
         by_name = turn.number == 1 and not by_rule and (run.agent != DEFAULT_NAME or bool(turn.inputs))
         outcome = turn.outcome
-        body = {
-            "number": turn.number,
-            "instructions": turn.instructions,
-            "caller": turn.caller,
-            "outcome": outcome,
-            "reason": turn.reason,
-            "failure_kind": turn.failure_kind,
-            "summary": turn.summary,
-            "files": turn.files,
-            "additions": turn.additions,
-            "deletions": turn.deletions,
+        body = {name: getattr(turn, name) for name in _SHOWN_AS_STORED} | {
             "state": turn.status if outcome in {None, turns.NEEDS_ANSWER} else outcome,
             "started_at": rfc3339_or_none(turn.started_at),
             "ended_at": rfc3339_or_none(turn.finished_at),

@@ -21,7 +21,7 @@ from service.clock import EPOCH, MICROSECOND, SECOND_MICROS, Clock, Micros
 from service.hosts import HostResponse, HostUnreachableError, ask
 from service.store.database import Database
 from service.store.hosts import Host
-from service.store.rows import insert_new, record_of, records_of
+from service.store.rows import insert_new, record_of, records_of, update
 from service.store.schema import host_tokens, hosts
 from service.text import table
 
@@ -94,8 +94,8 @@ class TokenRotation:
         with self._database.write() as connection:
             insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
             mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
-            connection.execute(sa.update(host_tokens).where(mine, ~there).values(variable=host.token_env))
-            connection.execute(sa.update(host_tokens).where(there, ~mine).values(fault=None))
+            update(connection, host_tokens, mine, ~there, variable=host.token_env)
+            update(connection, host_tokens, there, ~mine, fault=None)
             (row,) = records_of(connection, RotatedToken, host_tokens, mine)
         lost = f"the answer to the rotation of the token in {host.token_env} was lost, and GitLab has revoked it"
         lost += f": create a new token at {host.host}, and set it there"
@@ -143,7 +143,7 @@ class TokenRotation:
         before = {"digest": row.digest, "sealed": row.sealed, "asked_at": row.asked_at}
         same = (host_tokens.c[name].is_not_distinct_from(value) for name, value in before.items())
         with self._database.write() as connection:
-            return connection.execute(sa.update(host_tokens).where(*same).values(**values)).rowcount > 0
+            return update(connection, host_tokens, *same, **values) > 0
 
     def _note(self, row: RotatedToken, fault: str | None) -> None:
         if (row.fault, row.asked_at) != (fault, None) and self._change(row, fault=fault, asked_at=None) and fault:
@@ -153,7 +153,7 @@ class TokenRotation:
         # The new token is stored nowhere else.
         self._unsaved[digest] = values
         with self._database.write() as connection:
-            connection.execute(sa.update(host_tokens).where(host_tokens.c.digest == digest).values(**values))
+            update(connection, host_tokens, host_tokens.c.digest == digest, **values)
         del self._unsaved[digest]
 
 

@@ -5,6 +5,7 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import metadata
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ _ENDINGS: Final = 50
 """How many expiring keys have a series each: the first to expire."""
 _MAX_LABEL: Final = 100
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_REQUEST_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _TURN_S: Final = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200)
 _OVERLAP_MICROS: Final = 600 * SECOND_MICROS
 _MAX_GAP_MICROS: Final = DAY_MICROS
@@ -63,25 +65,16 @@ class ServiceMetrics(Collector):
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         # Not the global registry, which would also show the metrics of libraries.
         self._registry = registry = prometheus.CollectorRegistry()
-        self._requests = prometheus.Counter(
-            "runwarden_http_requests",
-            "Requests answered by this process, by the template of their path.",
-            ("method", "route", "status"),
-            registry=registry,
+        counter = partial(prometheus.Counter, registry=registry)
+        histogram = partial(prometheus.Histogram, registry=registry)
+        text = "Requests answered by this process, by the template of their path."
+        self._requests = counter("runwarden_http_requests", text, ("method", "route", "status"))
+        text = "From a request's head to the end of its answer."
+        self._durations = histogram(
+            "runwarden_http_request_duration_seconds", text, ("method", "route"), buckets=_REQUEST_S
         )
-        self._durations = prometheus.Histogram(
-            "runwarden_http_request_duration_seconds",
-            "From a request's head to the end of its answer.",
-            ("method", "route"),
-            buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
-            registry=registry,
-        )
-        self._deliveries = prometheus.Counter(
-            "runwarden_webhook_deliveries",
-            "Deliveries of code hosts to this process, by decision.",
-            ("platform", "result"),
-            registry=registry,
-        )
+        text = "Deliveries of code hosts to this process, by decision."
+        self._deliveries = counter("runwarden_webhook_deliveries", text, ("platform", "result"))
         build = prometheus.Info("runwarden_build", "What runs here.", registry=registry)
         try:
             version = metadata.version(DISTRIBUTION)
@@ -92,37 +85,19 @@ class ServiceMetrics(Collector):
         prometheus.ProcessCollector(registry=registry)
         # In this order: at a scrape, `collect` updates the metrics that are registered after it.
         registry.register(self)
-        self._lasted = prometheus.Histogram(
-            "runwarden_turn_duration_seconds",
-            "From a worker's first attempt at a turn until it finishes.",
-            ("outcome",),
-            buckets=_TURN_S,
-            registry=registry,
-        )
+        text = "From a worker's first attempt at a turn until it finishes."
+        self._lasted = histogram("runwarden_turn_duration_seconds", text, ("outcome",), buckets=_TURN_S)
         for outcome in ("completed", "failed", CANCELLED):
             # The series exists from the start, so that Prometheus sees its first increase.
             self._lasted.labels(outcome)
-        self._waited = prometheus.Histogram(
-            "runwarden_turn_wait_seconds",
-            "From the acceptance of a turn to a worker's first attempt at it.",
-            buckets=_TURN_S,
-            registry=registry,
-        )
+        text = "From the acceptance of a turn to a worker's first attempt at it."
+        self._waited = histogram("runwarden_turn_wait_seconds", text, buckets=_TURN_S)
         self._began = self._read_until = clock()
         self._ended: dict[tuple[str, int], int] = {}
         """Turns that were counted, and when they ended; forgotten when they can no longer be read again."""
-        self._tokens = prometheus.Counter(
-            "runwarden_model_tokens",
-            "Tokens that models counted.",
-            ("organization", "agent", "kind"),
-            registry=registry,
-        )
-        self._cost = prometheus.Counter(
-            "runwarden_model_cost_usd",
-            "US dollars, at known prices.",
-            ("organization", "agent"),
-            registry=registry,
-        )
+        labels = ("organization", "agent")
+        self._tokens = counter("runwarden_model_tokens", "Tokens that models counted.", (*labels, "kind"))
+        self._cost = counter("runwarden_model_cost_usd", "US dollars, at known prices.", labels)
         self._first_day = 0
         self._used: dict[tuple[str, str, int], UsageFigures] | None = None
         """The usage at the last scrape; None before the first one, since earlier usage is not counted."""
