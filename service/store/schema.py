@@ -3,18 +3,19 @@
 A change needs a step in `migrations/versions` that gives older databases the same tables.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from types import NoneType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_args
 
 import sqlalchemy as sa
 from pydantic import ConfigDict, Field, TypeAdapter
 from sqlalchemy.schema import SchemaItem
 
 from service.agents.options import AgentOptions, RepositorySetup
+from service.clock import Micros
 from service.rules import TriggerRule
 
 VERSION: Final = 1
@@ -57,18 +58,29 @@ class _Json(sa.TypeDecorator[Any]):
         return self.null() if value is None else self._adapter.validate_python(value)
 
 
-_TEXTS: Final = _Json(tuple[str, ...])
 _FOR_ALL: Final = sa.text("organization_id IS NULL")
+Small = Annotated[int, "of 32 bits"]
+_KINDS: Final[Mapping[Any, Any]] = {
+    str: sa.Text,
+    int: sa.BigInteger,
+    Small: sa.Integer,
+    float: sa.Float,
+    bool: sa.Boolean,
+    bytes: sa.LargeBinary,
+    tuple[str, ...]: _Json(tuple[str, ...]),
+}
 
 
-def _columns(kind: Any, *names: str, nullable: bool = False, key: bool = False) -> Iterator[sa.Column[Any]]:
-    return (sa.Column(name, kind, nullable=nullable, primary_key=key, autoincrement=False) for name in names)
+def _columns(*, primary_key: bool = False, **kinds: Any) -> Iterator[sa.Column[Any]]:
+    """Yield the columns of these names, with a type of `_KINDS` or SQLAlchemy's; they hold NULL if it allows None."""
+    for name, kind in kinds.items():
+        nullable = NoneType in get_args(kind)
+        plain = get_args(kind)[0] if nullable else kind
+        column_type = _KINDS.get(plain, plain)
+        yield sa.Column(name, column_type, nullable=nullable, primary_key=primary_key, autoincrement=False)
 
 
-_texts = partial(_columns, sa.Text)
-_numbers = partial(_columns, sa.Integer)
-_large = partial(_columns, sa.BigInteger)
-"""Instants, among others."""
+_key = partial(_columns, primary_key=True)
 
 
 def _child_of(table: str, column: str, *, key: bool = True, nullable: bool = False) -> sa.Column[str]:
@@ -84,36 +96,28 @@ def _table(name: str, *parts: SchemaItem) -> sa.Table:
 
 
 def _entity(name: str, *parts: SchemaItem) -> sa.Table:
-    return _table(name, *_texts("id", key=True), *parts)
+    return _table(name, *_key(id=str), *parts)
 
 
-meta = _table("runwarden_meta", *_texts("key", key=True), *_texts("value"))
+meta = _table("runwarden_meta", *_key(key=str), *_columns(value=str))
 
 organizations = _entity(
     "organizations",
-    *_texts("name"),
+    *_columns(name=str),
     sa.Column("slug", sa.Text, nullable=False, unique=True),
     # No foreign key: the parent is attribution only (spec 2.2), and outlives the parent.
-    *_texts("parent_id", "offer_code", nullable=True),
-    sa.Column("active", sa.Boolean, nullable=False),
-    sa.Column("entitlements", _TEXTS, nullable=False),
-    *_large("created_at"),
-    sa.Column("day_usd", sa.Float),
-    *_large("day_tokens", nullable=True),
+    *_columns(parent_id=str | None, offer_code=str | None, active=bool, entitlements=tuple[str, ...]),
+    *_columns(created_at=Micros, day_usd=float | None, day_tokens=int | None),
 )
 
 invitations = _entity(
     "invitations",
     _owner(),
-    *_texts("email", "role"),
+    *_columns(email=str, role=str),
     sa.Column("code_digest", sa.Text, nullable=False, unique=True),
-    *_large("expires_at"),
-    *_large("sent_at", "accepted_at", nullable=True),
+    *_columns(expires_at=Micros, sent_at=Micros | None, accepted_at=Micros | None),
     # In clear text, because the mail contains it; deleted once the mail is sent.
-    *_texts("code", "failure", nullable=True),
-    *_texts("mail"),
-    *_numbers("attempts"),
-    *_large("due_at"),
+    *_columns(code=str | None, failure=str | None, mail=str, attempts=Small, due_at=Micros),
     sa.Index("mails_due", "mail", "due_at"),
 )
 
@@ -122,17 +126,14 @@ tokens = _entity(
     # No foreign key: a token whose organization is gone answers 404, as the spec says (7.1).
     sa.Column("organization_id", sa.Text, nullable=False, index=True),
     sa.Column("digest", sa.Text, nullable=False, unique=True),
-    *_texts("alias", nullable=True),
-    sa.Column("scopes", _TEXTS, nullable=False),
-    *_large("created_at", "expires_at"),
-    *_large("revoked_at", "first_used_at", "last_used_at", nullable=True),
+    *_columns(alias=str | None, scopes=tuple[str, ...], created_at=Micros, expires_at=Micros),
+    *_columns(revoked_at=Micros | None, first_used_at=Micros | None, last_used_at=Micros | None),
 )
 
 members = _entity(
     "members",
     _owner(),
-    *_texts("email", "role"),
-    *_large("added_at"),
+    *_columns(email=str, role=str, added_at=Micros),
     sa.UniqueConstraint("organization_id", "email"),
     sa.Index("members_by_email", "email"),
 )
@@ -140,63 +141,50 @@ members = _entity(
 
 sessions = _table(
     "sessions",
-    *_texts("digest", key=True),
+    *_key(digest=str),
     _owner(nullable=True),
     # Both NULL: the operator's session.
     _child_of("tokens", "token_id", key=False, nullable=True),
     _child_of("members", "member_id", key=False, nullable=True),
-    *_large("opened_at", "seen_at"),
+    *_columns(opened_at=Micros, seen_at=Micros),
     sa.Index("sessions_by_age", "opened_at"),
 )
 """Sessions of the web page, identified by a digest of the browser's cookie."""
 
-offers = _table(
-    "offers",
-    *_texts("code", key=True),
-    *_texts("kind"),
-    sa.Column("retired", sa.Boolean, nullable=False),
-    *_texts("price", nullable=True),
-)
+offers = _table("offers", *_key(code=str), *_columns(kind=str, retired=bool, price=str | None))
 
 trials = _table(
     "trials",
     _child_of("organizations", "organization_id"),
-    *_texts("signup_code", "signup_price", "granted_code", nullable=True),
-    *_large("started_at", nullable=True),
+    *_columns(signup_code=str | None, signup_price=str | None, granted_code=str | None, started_at=Micros | None),
 )
 
 hosts = _entity(
     "hosts",
     _owner(),
-    *_texts("platform", "host", "probe"),
     # `token_told`: the day on which the token expires, according to the host itself.
-    *_texts("group", "api_url", "clone_url", "token_env", "token_ends", "token_told", nullable=True),
-    sa.Column("token_command", _TEXTS),
+    *_columns(platform=str, host=str, probe=str, group=str | None, api_url=str | None, clone_url=str | None),
+    *_columns(token_env=str | None, token_ends=str | None, token_told=str | None, token_command=tuple[str, ...] | None),
     sa.Column("app", _Json(GitHubApp)),
     sa.Column("rotate", sa.Boolean, nullable=False, default=False),
-    *_texts("status", nullable=True),
-    *_large("connected_at"),
+    *_columns(status=str | None, connected_at=Micros),
     sa.UniqueConstraint("organization_id", "platform"),
 )
 
 host_tokens = _table(
     "host_tokens",
-    *_texts("digest", key=True),
-    *_texts("variable"),
-    *_texts("sealed", "fault", nullable=True),
-    *_large("asked_at", nullable=True),
-    sa.Column("is_lost", sa.Boolean, nullable=False),
+    *_key(digest=str),
+    *_columns(variable=str, sealed=str | None, fault=str | None, asked_at=Micros | None, is_lost=bool),
 )
 
 repositories = _entity(
     "repositories",
     _owner(),
-    *_texts("name", "platform", "path", "path_key", "url"),
-    *_large("project_id", nullable=True),
+    *_columns(name=str, platform=str, path=str, path_key=str, url=str, project_id=int | None),
     sa.Column("webhook_configured", sa.Boolean, nullable=False, default=False),
-    sa.Column("protected", _TEXTS),
+    *_columns(protected=tuple[str, ...] | None),
     sa.Column("triggers", _Json(tuple[TriggerRule, ...], tuple)),
-    *_texts("webhook_secret_env", nullable=True),
+    *_columns(webhook_secret_env=str | None),
     sa.Column("setup", _Json(RepositorySetup)),
     sa.UniqueConstraint("organization_id", "platform", "path_key"),
     sa.UniqueConstraint("organization_id", "name"),
@@ -205,21 +193,18 @@ repositories = _entity(
 schedules = _table(
     "schedules",
     _child_of("repositories", "repository_id"),
-    *_numbers("index", key=True),
-    *_large("due_at"),
+    *_key(index=Small),
+    *_columns(due_at=Micros),
     sa.Index("schedules_due", "due_at"),
 )
 """When each rule with a schedule is due next; `index` counts the repository's rules from 0."""
 
-default_branches = _table("default_branches", *_texts("url", key=True), *_texts("branch"))
+default_branches = _table("default_branches", *_key(url=str), *_columns(branch=str))
 
 agents = _entity(
     "agents",
     _owner(nullable=True),
-    *_texts("name"),
-    *_columns(_TEXTS, "argv", "environment"),
-    sa.Column("timeout_s", sa.Float, nullable=False),
-    sa.Column("network", sa.Boolean, nullable=False),
+    *_columns(name=str, argv=tuple[str, ...], environment=tuple[str, ...], timeout_s=float, network=bool),
     sa.Column("options", _Json(AgentOptions, AgentOptions)),
     sa.UniqueConstraint("organization_id", "name"),
     sa.Index("agents_for_all", "name", unique=True, sqlite_where=_FOR_ALL, postgresql_where=_FOR_ALL),
@@ -228,12 +213,10 @@ agents = _entity(
 runs = _entity(
     "runs",
     _owner(),
-    *_texts("agent", "status", "branch", "platform", "path", "path_key", "url"),
+    *_columns(agent=str, status=str, branch=str, platform=str, path=str, path_key=str, url=str),
     sa.Column("metadata", sa.JSON),
-    *_numbers("turn"),
-    *_large("created_at", "updated_at"),
-    *_texts("head_ref", "head_sha", nullable=True),
-    sa.Column("is_restricted", sa.Boolean),
+    *_columns(turn=Small, created_at=Micros, updated_at=Micros),
+    *_columns(head_ref=str | None, head_sha=str | None, is_restricted=bool | None),
     sa.Index("runs_newest", "organization_id", "created_at", "id"),
     sa.Index("runs_by_status", "organization_id", "status", "created_at", "id"),
     # Shown to the operator only.
@@ -245,26 +228,22 @@ runs = _entity(
 turns = _table(
     "turns",
     _child_of("runs", "run_id"),
-    *_numbers("number", key=True),
-    # Copied from the run, so that an index finds each organization's next turn.
-    *_texts("organization_id", "status", "instructions"),
-    sa.Column("inputs", sa.JSON, nullable=False),
-    *_numbers("attempt"),
+    *_key(number=Small),
+    # `organization_id`: copied from the run, so that an index finds each organization's next turn.
+    *_columns(organization_id=str, status=str, instructions=str, inputs=sa.JSON, attempt=Small),
     sa.Column("pauses", sa.Integer, nullable=False, server_default="0"),
     # `due_at`: when a paused turn may start again.
-    *_large("due_at", "waiting_since", nullable=True),
-    *_large("accepted_at"),
-    *_large("dispatched_at", "started_at", "finished_at", nullable=True),
-    *_texts("executor", "commit_sha", "summary", "failure", "failure_kind", "trace_parent", "caller", nullable=True),
+    *_columns(due_at=Micros | None, waiting_since=Micros | None, accepted_at=Micros, dispatched_at=Micros | None),
+    *_columns(started_at=Micros | None, finished_at=Micros | None, executor=str | None, commit_sha=str | None),
+    *_columns(summary=str | None, failure=str | None, failure_kind=str | None, trace_parent=str | None),
     # `tree_sha`: the pushed tree. Turns with the same tree made the same change.
-    *_texts("base_sha", "merge_base", "tree_sha", nullable=True),
-    *_numbers("files", "additions", "deletions", nullable=True),
+    *_columns(caller=str | None, base_sha=str | None, merge_base=str | None, tree_sha=str | None),
+    *_columns(files=Small | None, additions=Small | None, deletions=Small | None),
     sa.Column("question", sa.JSON(none_as_null=True)),
-    *_texts("agent", nullable=True),
+    *_columns(agent=str | None),
     sa.Column("unavailable", sa.JSON(none_as_null=True)),
-    *_numbers("from_turn", nullable=True),
-    # Stored before the push: the code host reports the push before the turn ends.
-    *_texts("pushing_sha", nullable=True),
+    # `pushing_sha` is stored before the push: the code host reports the push before the turn ends.
+    *_columns(from_turn=Small | None, pushing_sha=str | None),
     sa.Index("turns_by_status", "status", "started_at"),
     sa.Index("turns_by_push", "pushing_sha"),
     sa.Index("turns_by_tree", "tree_sha"),
@@ -293,79 +272,60 @@ for _name, _held, _keys in (
 ):
     sa.Index(_name, *(turns.c[_key] for _key in _keys), sqlite_where=_held, postgresql_where=_held)
 
-turn_files = _table(
-    "turn_files",
-    _child_of("runs", "run_id"),
-    *_numbers("number", key=True),
-    *_texts("kind", key=True),
-    sa.Column("content", sa.LargeBinary, nullable=False),
-)
+turn_files = _table("turn_files", _child_of("runs", "run_id"), *_key(number=Small, kind=str), *_columns(content=bytes))
 
 messages = _table(
     "messages",
     _child_of("runs", "run_id"),
-    *_texts("id", key=True),
-    *_numbers("number"),
-    *_texts("text", "timing", "state"),
-    *_texts("caller", nullable=True),
-    *_large("sent_at"),
+    *_key(id=str),
+    *_columns(number=Small, text=str, timing=str, state=str, caller=str | None, sent_at=Micros),
 )
 """What callers said to a run while it was active."""
 
 artifacts = _table(
     "artifacts",
     _child_of("runs", "run_id"),
-    *_numbers("number", key=True),
-    *_texts("name", key=True),
+    *_key(number=Small, name=str),
     _owner(),
-    *_large("size"),
     # None: a patch that is too large to show, which is stored as a patch.
-    sa.Column("content", sa.LargeBinary),
+    *_columns(size=int, content=bytes | None),
     sa.Index("artifacts_of_organization", "organization_id", "size"),
 )
 
 FIGURES: Final = ("requests", "unpriced_requests", "input_tokens", "cached_tokens", "output_tokens", "micro_usd")
 """The columns that are summed."""
+_FIGURES: Final[dict[str, Any]] = dict.fromkeys(FIGURES, int)
 
 model_usage = _table(
     "model_usage",
     _child_of("runs", "run_id"),
-    *_numbers("number", key=True),
-    *_texts("model", key=True),
-    # Owner and name, since an agent's row is replaced whenever it is configured again.
-    *_texts("agent_key", key=True),
-    *_texts("agent", "provider"),
-    *_large(*FIGURES),
-    *_texts("list_prices_of", nullable=True),
+    # `agent_key`: owner and name, since an agent's row is replaced whenever it is configured again.
+    *_key(number=Small, model=str, agent_key=str),
+    *_columns(agent=str, provider=str, **_FIGURES, list_prices_of=str | None),
 )
 
 usage_days = _table(
     "usage_days",
     _child_of("organizations", "organization_id"),
     # Days since 1970 (UTC).
-    *_large("day", key=True),
-    *_texts("agent_key", "platform", "path_key", key=True),
-    *_texts("agent", "path"),
+    *_key(day=int, agent_key=str, platform=str, path_key=str),
     # A run, and a turn, counts where its first request does.
-    *_large("runs", "turns", *FIGURES),
-    *_texts("list_prices_of", nullable=True),
+    *_columns(agent=str, path=str, runs=int, turns=int, **_FIGURES, list_prices_of=str | None),
     sa.Index("usage_days_by_agent", "day", "agent_key"),
 )
 """Daily sums of `model_usage`, which stay when runs are deleted."""
 
-model_outages = _table("model_outages", *_texts("source", key=True), *_texts("shown"), *_large("since"))
+model_outages = _table("model_outages", *_key(source=str), *_columns(shown=str, since=Micros))
 """Providers that did not answer the last request; all workers share this."""
 
 deliveries = _entity(
     "deliveries",
     _owner(),
-    *_texts("platform", "path_key", "delivery", "event", "result", "head_sha", "cause", "sender", "detail"),
-    *_numbers("rule", "number"),
-    sa.Column("is_issue", sa.Boolean, nullable=False),
-    *_texts("agent", "run_id", nullable=True),
+    *_columns(platform=str, path_key=str, delivery=str, event=str, result=str, head_sha=str, cause=str, sender=str),
+    *_columns(detail=str, rule=Small, number=Small, is_issue=bool, agent=str | None, run_id=str | None),
     sa.Column("request", sa.JSON(none_as_null=True)),
-    # The code host's time of the change, since deliveries may arrive in another order.
-    *_large("changed_at", "received_at"),
+    # `changed_at` is the code host's time of the change, since deliveries may arrive in another order.
+    *_columns(changed_at=Micros, received_at=Micros),
     sa.UniqueConstraint("organization_id", "platform", "delivery", "rule"),
     sa.Index("deliveries_of_number", "organization_id", "platform", "path_key", "number", "received_at"),
     sa.Index("deliveries_newest", "received_at", "id"),
@@ -375,23 +335,17 @@ deliveries = _entity(
 log_pieces = _table(
     "log_pieces",
     _child_of("runs", "run_id"),
-    *_numbers("number", key=True),
-    *_large("starts_at", key=True),
-    *_large("ends_at"),
-    sa.Column("content", sa.LargeBinary, nullable=False),
+    *_key(number=Small, starts_at=int),
+    *_columns(ends_at=int, content=bytes),
 )
 """Logs of services on PostgreSQL, which several machines share; compressed piece by piece."""
 
 postings = _table(
     "postings",
     _child_of("runs", "run_id"),
-    *_texts("kind", "subject", key=True),
-    *_numbers("number", "version", "attempts"),
-    sa.Column("wanted", sa.JSON, nullable=False),
-    *_texts("state"),
-    *_large("wanted_at", "due_at"),
-    *_large("posted_at", nullable=True),
-    *_texts("failure", "url", nullable=True),
+    *_key(kind=str, subject=str),
+    *_columns(number=Small, version=Small, attempts=Small, wanted=sa.JSON, state=str, wanted_at=Micros, due_at=Micros),
+    *_columns(posted_at=Micros | None, failure=str | None, url=str | None),
     sa.Index("postings_due", "state", "due_at"),
 )
 """Results to post on code hosts, with their state; posted after the push, and retried until that succeeds."""
@@ -399,13 +353,10 @@ postings = _table(
 event_endpoints = _entity(
     "event_endpoints",
     _owner(),
-    # In clear text, because each delivery is signed with them.
-    *_texts("url", "secret"),
-    *_texts("old_secret", nullable=True),
-    sa.Column("types", _TEXTS, nullable=False),
+    # The secrets are in clear text, because each delivery is signed with them.
+    *_columns(url=str, secret=str, old_secret=str | None, types=tuple[str, ...]),
     sa.Column("allowed", _Json(tuple[Network, ...], tuple)),
-    *_large("created_at"),
-    *_large("rotated_at", "disabled_at", nullable=True),
+    *_columns(created_at=Micros, rotated_at=Micros | None, disabled_at=Micros | None),
     sa.Index("event_endpoints_of_organization", "organization_id"),
 )
 
@@ -413,11 +364,8 @@ events = _entity(
     "events",
     _child_of("event_endpoints", "endpoint_id", key=False),
     _child_of("runs", "run_id", key=False, nullable=True),
-    *_texts("type", "payload", "state"),
-    *_numbers("attempts"),
-    *_large("occurred_at", "wanted_at", "due_at"),
-    *_large("delivered_at", nullable=True),
-    *_texts("failure", nullable=True),
+    *_columns(type=str, payload=str, state=str, attempts=Small, occurred_at=Micros, wanted_at=Micros, due_at=Micros),
+    *_columns(delivered_at=Micros | None, failure=str | None),
     sa.Index("events_due", "state", "due_at", "endpoint_id"),
     sa.Index("events_newest", "endpoint_id", "id"),
     sa.Index("events_of_run", "run_id"),
@@ -426,26 +374,18 @@ events = _entity(
 
 workers = _table(
     "workers",
-    *_texts("executor", key=True),
-    *_texts("host", "sandbox"),
-    *_numbers("pid", "concurrency", "at_work"),
-    *_large("started_at", "seen_at"),
+    *_key(executor=str),
+    *_columns(host=str, sandbox=str, pid=Small, concurrency=Small, at_work=Small, started_at=Micros, seen_at=Micros),
 )
 
-rate_limits = _table(
-    "rate_limits",
-    # No foreign key: rows are written every few requests, and one without an owner is harmless.
-    *_texts("organization_id", key=True),
-    sa.Column("remaining", sa.Float, nullable=False),
-    *_large("counted_at"),
-)
+# No foreign key: rows are written every few requests, and one without an owner is harmless.
+rate_limits = _table("rate_limits", *_key(organization_id=str), *_columns(remaining=float, counted_at=Micros))
 
 audit = _entity(
     "audit",
-    *_large("at"),
-    *_texts("actor", "action", "outcome"),
+    *_columns(at=Micros, actor=str, action=str, outcome=str),
     # No foreign key: entries outlive the objects they name.
-    *_texts("target", "organization_id", "detail", nullable=True),
+    *_columns(target=str | None, organization_id=str | None, detail=str | None),
     sa.Index("audit_newest", "at", "id"),
     sa.Index("audit_of_organization", "organization_id", "at", "id"),
 )
@@ -460,5 +400,5 @@ for _dialect, _statement in {
     _ddl = sa.DDL(_statement).execute_if(dialect=_dialect)  # type: ignore[no-untyped-call]  # SQLAlchemy's own
     sa.event.listen(audit, "after_create", _ddl)
 
-deletions = _table("deletions", *_texts("kind", "id", key=True), *_large("requested_at"))
+deletions = _table("deletions", *_key(kind=str, id=str), *_columns(requested_at=Micros))
 """Deleted objects that may have left files in a data folder or entries in the queue."""
