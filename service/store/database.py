@@ -33,15 +33,12 @@ _NOT_YET: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Matches the error of connecting to a PostgreSQL that is down or full; it has no code, and may list two addresses."""
-_SEVERAL: Final = re.compile(r"postgres(?:ql)?(?:\+psycopg)?://(?P<rest>[^/?]*,.*)", re.DOTALL)
-"""An address with several hosts, or with a comma in its password."""
 _logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 _LOCKS: Final = 0x52754E
-"""The first number of all advisory locks of this program."""
+"""The first number of all advisory locks of this program; the second tells them apart."""
 _MIGRATION: Final = 0
-"""The second number of a migration's lock."""
 _CHANGE: Final = -1
 """The second number of the lock that `lock_subject` takes shared, and `lock_all` exclusively."""
 
@@ -270,41 +267,25 @@ class DatabaseClock:
 
 
 def _checked(url: str) -> sa.URL:
+    hosts = url.partition("://")[2].rpartition("@")[2].partition("/")[0].partition("?")[0]
+    several = "postgresql://user@/name?host=host1:5432&host=host2:5432&target_session_attrs=read-write"
+    form = f"the database's address must read postgresql://user@host/name, or, for several hosts, {several}"
     try:
-        address = _of_several_hosts(url) or sa.make_url(url)
+        address = sa.make_url(url)
     except (sa.exc.ArgumentError, ValueError) as error:
-        raise DatabaseError(
-            "the database's address must read postgresql://user@host/name, or postgresql://user@host1:5432,host2:5432/name"
-        ) from error
+        raise DatabaseError(form) from error
     if address.drivername == "sqlite":
         return address
     if address.drivername not in {"postgres", "postgresql", "postgresql+psycopg"}:
         raise DatabaseError(f"{address.drivername!r} is not a supported database; use postgresql://user@host/name")
+    if "," in hosts:
+        # libpq's form, in which nothing would choose the host that accepts writes.
+        raise DatabaseError(form)
     if find_spec("psycopg") is None:
         raise DatabaseError(
             f"PostgreSQL needs the postgres extra, which is not installed; install it {how_to_add('postgres')}"
         )
     return address.set(drivername="postgresql+psycopg")
-
-
-def _of_several_hosts(url: str) -> sa.URL | None:
-    """Parse libpq's form with several hosts, which SQLAlchemy does not support; None if there is only one host."""
-    match = _SEVERAL.match(url)
-    if match is None or find_spec("psycopg") is None:
-        return None
-    from psycopg import ProgrammingError
-    from psycopg.conninfo import conninfo_to_dict
-
-    try:
-        parts = conninfo_to_dict(f"postgresql://{match['rest']}")
-    except ProgrammingError as error:
-        raise ValueError(str(error)) from error
-    if any(not port.isdecimal() for port in str(parts.get("port", "")).split(",") if port):
-        raise ValueError("a port must be a number")
-    user, password, name = (parts.pop(key, None) for key in ("user", "password", "dbname"))
-    # Only one of several servers accepts writes.
-    query = {"target_session_attrs": "read-write"} | {key: str(value) for key, value in parts.items()}
-    return sa.URL.create("postgresql", user, password, database=name, query=query)  # type: ignore[arg-type]  # all values are strings
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:

@@ -18,16 +18,20 @@ from tests.service_process import command
 from tests.waiting import eventually
 
 
-def test_an_address_with_several_hosts_is_read_like_libpq() -> None:
-    """The writable host is used, the password is not shown, and an unreadable address is refused."""
-    with contextlib.closing(Database("postgres://u:p%2Cw@h1,h2:5/name?sslmode=require")) as database:
+def test_an_address_with_several_hosts_has_sqlalchemys_form() -> None:
+    """The writable host is used, the password is not shown; libpq's form and unreadable addresses are refused."""
+    url = "postgres://u:p,w@/name?host=h1&host=h2:5&target_session_attrs=read-write"
+    with contextlib.closing(Database(url)) as database:
         found = database.url.get_dialect()().create_connect_args(database.url)[1]
 
     assert (found["host"], str(found["port"]), found["target_session_attrs"]) == ("h1,h2", ",5", "read-write")
     assert (found["user"], found["password"], found["dbname"]) == ("u", "p,w", "name")
-    assert "p,w" not in database.url.render_as_string(hide_password=True)
-    for address in ("postgresql://u@h1:x,h2:2/name", "postgresql://u@h:1,i:2/n?nope=1", "mysql://u@h1:1,h2:2/name"):
-        with pytest.raises(DatabaseError, match="must read postgresql://user@host/name, or postgresql://user@host1"):
+    assert "p,w" not in database.shown
+    refused = ("u@h1,h2:2/name", "u:p@h1:1,h2:2/n", "h1,h2/n", "u@[::1],h2/n", "u@h:x/n")
+    for address in (*(f"postgresql://{rest}" for rest in refused), "mysql://u@h1:1,h2:2/name"):
+        with pytest.raises(
+            DatabaseError, match="must read postgresql://user@host/name, or, for several hosts, postgres"
+        ):
             Database(address)
     with pytest.raises(DatabaseError, match="'mysql' is not a supported database; use postgresql://user@host/name"):
         Database("mysql://u@h/name")
