@@ -38,7 +38,6 @@ _MICRO_DIGITS: Final = 6
 
 
 def now_micros() -> Micros:
-    """Return the present, in microseconds since 1970 (UTC)."""
     return (datetime.now(UTC) - EPOCH) // MICROSECOND
 
 

@@ -312,7 +312,6 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: Micros, data: P
 
 
 def agent_of(entry: AgentEntry, owner: Organization | None, data: Path | None) -> Agent:
-    """Return an entry's agent. `data` is the data folder if it runs on this machine, otherwise None."""
     options = AgentOptions.model_validate(entry.model_dump(include=set(AgentOptions.model_fields)))
     whose = None if owner is None else owner.id
     agent = Agent(entry.name, entry.argv, entry.timeout_s, entry.network, entry.environment, options, whose)

@@ -29,7 +29,6 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text as one printable line."""
     return printable(text).replace("\n", _picture("\n")).replace("\t", " ")
 
 
@@ -68,7 +67,6 @@ def fence_of(text: str, least: int = 3) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, singular for one."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

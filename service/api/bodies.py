@@ -227,7 +227,6 @@ def described(
 
 
 def example(**value: Any) -> ConfigDict:
-    """Return the configuration of an answer's model, with an example for OpenAPI."""
     return ConfigDict(json_schema_extra={"examples": [value]})
 
 

@@ -28,6 +28,7 @@ from service.triggers import github, gitlab
 from service.triggers.receiver import DeliveryDecision, UnknownRepositoryError, WebhookDelivery, receive
 
 router = APIRouter()
+# GitHub's older header, with SHA-1, is not accepted.
 _SIGNATURE: Final = re.compile(r"sha256=[0-9a-f]{64}")
 _DELIVERY: Final = re.compile(r"[A-Za-z0-9-]{8,100}", re.ASCII)
 _PAYLOADS: Final = {"github": github.PAYLOADS, "gitlab": gitlab.PAYLOADS, "forgejo": github.FORGEJO_PAYLOADS}
@@ -107,10 +108,7 @@ async def receive_delivery(platform: str, request: Request, context: RequestCont
 
 
 def authentic(platform: str, headers: Mapping[str, str], raw: bytes, secrets: Mapping[str, str]) -> frozenset[str]:
-    """Return the names of the secrets with which a delivery is signed; header names are in lower case.
-
-    GitHub's older header, with SHA-1, is not accepted.
-    """
+    """Return the names of the secrets with which a delivery is signed; header names are in lower case."""
     signature = headers.get(PLATFORMS[platform].proof, "")
     if platform == "gitlab":
         proofs = secrets

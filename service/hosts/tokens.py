@@ -153,7 +153,6 @@ class _Installation:
             return self._token
 
     def account(self, host: str) -> tuple[str, str]:
-        """Return the name and the address under which the App commits on a host."""
         token = self.get(None)
         if self._account is None:
             name = f"{self._ask('GET', '/app').body['slug']}[bot]"

@@ -97,7 +97,6 @@ class Database:
             raise
 
     def transact(self, act: Callable[Concatenate[sa.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Call `act` with a connection of such a transaction."""
         with self.write() as connection:
             return act(connection, *arguments, **named)
 
@@ -217,10 +216,7 @@ class Database:
 
 
 def lock_subject(connection: sa.Connection, *subject: str) -> None:
-    """Wait for other transactions on the same subject, so that a look-up stays valid until the insert.
-
-    SQLite's write lock has that effect already.
-    """
+    """Wait for other transactions on the same subject, so that a look-up stays valid; on SQLite all writers do."""
     if connection.dialect.name != "sqlite":
         # With the separator, each tuple has a distinct text. Workers use the form of the lock with two numbers.
         name = "\x1f".join(subject)
@@ -229,10 +225,7 @@ def lock_subject(connection: sa.Connection, *subject: str) -> None:
 
 
 def lock_all(connection: sa.Connection) -> None:
-    """Wait for all `lock_subject` transactions and changes to organizations, and block new ones until the end.
-
-    SQLite's write lock has that effect already.
-    """
+    """Wait for all `lock_subject` transactions and changes to organizations, and block new ones until the end."""
     if connection.dialect.name != "sqlite":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _CHANGE)))
         connection.execute(sa.text("LOCK TABLE organizations IN SHARE ROW EXCLUSIVE MODE"))
@@ -259,7 +252,6 @@ class DatabaseClock:
             self.sync(connection)
 
     def __call__(self) -> int:
-        """Return the present in microseconds since 1970."""
         return self._offset + time.monotonic_ns() // 1000 if self._is_shared else now_micros()
 
     def sync(self, connection: sa.Connection) -> None:

@@ -34,16 +34,14 @@ def begin_organization(connection: sa.Connection, organization_id: str, now: Mic
 
 
 def delete_organization(connection: sa.Connection, organization_id: str, now: Micros) -> bool:
-    """Delete the rows of one batch of an organization's runs, or, without runs, all others; return whether it did.
-
-    Runs may have been accepted just before it was deactivated.
-    """
+    """Delete the rows of one batch of an organization's runs, or, without runs, all others; return whether it did."""
     query = sa.select(runs.c.id).where(runs.c.organization_id == organization_id).limit(BATCH)
     if batch := list(connection.scalars(query)):
         delete_runs(connection, batch, now)
         return False
     connection.execute(sa.select(organizations.c.id).where(organizations.c.id == organization_id).with_for_update())
     if exists(connection, runs, organization_id=organization_id):
+        # Accepted just before it was deactivated.
         return False
     # The database empties tables that have a foreign key; these two have none.
     delete(connection, rate_limits, organization_id=organization_id)

@@ -54,21 +54,11 @@ def invite(connection: sa.Connection, organization_id: str, email: str, now: Mic
     """
     lock_subject(connection, "members", organization_id)
     withdraw_all(connection, organization_id, email, now)
-    invitation_id = f"inv_{ids.ulid(now)}"
-    code = ids.new_token()
-    values: dict[str, object] = {
-        "id": invitation_id,
-        "organization_id": organization_id,
-        "email": email,
-        "role": role,
-        "code": code,
-        "code_digest": ids.digest(code),
-        "expires_at": now + LIFE_MICROS,
-        "mail": "waiting",
-        "attempts": 0,
-        "due_at": now + _FIRST_DELIVERY_MICROS,
-    }
-    connection.execute(sa.insert(invitations).values(values))
+    invitation_id, code = f"inv_{ids.ulid(now)}", ids.new_token()
+    values = {"id": invitation_id, "organization_id": organization_id, "email": email, "role": role}
+    secret = {"code": code, "code_digest": ids.digest(code), "expires_at": now + LIFE_MICROS}
+    mail = {"mail": "waiting", "attempts": 0, "due_at": now + _FIRST_DELIVERY_MICROS}
+    connection.execute(sa.insert(invitations).values(values | secret | mail))
     return invitation_id
 
 
@@ -146,9 +136,8 @@ def mark_sent(connection: sa.Connection, invitation_id: str, now: Micros) -> Non
 def mark_failed(connection: sa.Connection, invitation_id: str, failure: str, *, due_at: Micros | None) -> None:
     """Record why a mail was not sent and when to retry; None if it was refused and is not retried."""
     then: dict[str, object] = {"mail": "refused"} if due_at is None else {"due_at": due_at}
-    update(
-        connection, invitations, *_waits(invitation_id), attempts=invitations.c.attempts + 1, failure=failure, **then
-    )
+    values = {"attempts": invitations.c.attempts + 1, "failure": failure, **then}
+    update(connection, invitations, *_waits(invitation_id), **values)
 
 
 def retry(connection: sa.Connection, now: Micros, invitation_id: str | None) -> list[str]:

@@ -34,7 +34,6 @@ class Message:
     sent_at: Micros
 
     def document(self) -> dict[str, object]:
-        """Return the message as the API shows it."""
         shown = {"message_id": self.id, "text": self.text, "when": self.timing, "state": self.state}
         return shown | {"caller": self.caller, "sent_at": rfc3339(self.sent_at)}
 
@@ -67,6 +66,5 @@ def mark(connection: sa.Connection, some: Sequence[Message], state: str) -> None
 
 
 def with_messages(instructions: str, some: Sequence[Message]) -> str:
-    """Return a turn's instructions, followed by the later messages to its agent."""
     later = (f"Said later:\n\n{message.text}" for message in some if message.state == "delivered")
     return "\n\n".join([instructions, *later])

@@ -51,7 +51,6 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 
 def connector(url: sa.URL) -> Callable[[], BoundedConnection]:
-    """Return a function that opens such connections to a database."""
     args, options = url.get_dialect()().create_connect_args(url)
 
     def connect() -> BoundedConnection:

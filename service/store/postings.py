@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import sqlalchemy as sa
 
+from service.agents.options import OnCompletion
 from service.clock import Micros, rfc3339_or_none
 from service.findings import SEVERITIES, counted
 from service.store import agents, runs, turn_files
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from service.store.turns import TurnOutcome
 
 Kind = Literal["pull_request", "review", "status", "comment"]
+State = Literal["success", "failure", "error"]
 WAITING: Final = "waiting"
 POSTED: Final = "posted"
 REFUSED: Final = "refused"
@@ -53,7 +55,6 @@ class Posting:
     url: str | None
 
     def document(self) -> dict[str, object]:
-        """Return the posting as the API and the command line show it."""
         shown = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
         posted_at = rfc3339_or_none(self.posted_at)
         return shown | {"commit": self.subject or self.wanted.get("commit"), "posted_at": posted_at}
@@ -106,25 +107,21 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
         want(connection, (run.id, number), "status", wanted, now, commit)
 
 
-def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutcome", state: str, now: Micros) -> None:
-    """Request the postings of a turn, in the transaction that ends it.
-
-    `state`: `success`, `failure` or `error`.
-    """
+def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutcome", state: State, now: Micros) -> None:
+    """Request the postings of a turn, in the transaction that ends it."""
     turn = (run.id, number)
     agent = agents.by_name(connection, run.organization_id, run.agent)
-    plan = None if agent is None else agent.options.on_completion
+    plan = OnCompletion() if agent is None else agent.options.on_completion
     before = of_run(connection, run.id)
     if any(posting.kind == "comment" for posting in before):
         renew_comment(connection, run.id, now, number)
     commits = {posting.subject for posting in before if posting.wanted.get("state") == "pending"}
-    if plan is not None and plan.status and outcome.commit_sha:
+    if plan.status and outcome.commit_sha:
         commits.add(outcome.commit_sha)
     text = outcome.failure or outcome.summary or "nothing to change"
-    stored = None if plan is None else turn_files.content(connection, turn, turn_files.FINDINGS)
+    stored = turn_files.content(connection, turn, turn_files.FINDINGS)
     reported = None if stored is None else json.loads(stored)
-    shown = state
-    gate = plan.status if plan is not None and isinstance(plan.status, str) and state == "success" else None
+    shown, gate = state, plan.status if isinstance(plan.status, str) and state == "success" else None
     if gate and (unread := turn_files.content(connection, turn, turn_files.UNREAD)) is not None:
         shown, text = "error", f"not all findings could be read: {unread.decode()}"
     if gate and reported is not None:
@@ -132,13 +129,12 @@ def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutco
         grave = SEVERITIES[: SEVERITIES.index(gate) + 1]
         if counts := counted(severity for severity in severities if severity in grave):
             shown, text = "failure", f"found {counts}: {text}"
-    status = {"state": shown, "text": text, "agent": run.agent}
     for commit in sorted(commits):
-        want(connection, turn, "status", status, now, commit)
-    if plan is not None and plan.pull_request != "off" and outcome.commit_sha:
+        want(connection, turn, "status", {"state": shown, "text": text, "agent": run.agent}, now, commit)
+    if plan.pull_request != "off" and outcome.commit_sha:
         wanted = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
         want(connection, turn, "pull_request", wanted, now)
-    if plan is not None and plan.review and state == "success" and reported is not None:
+    if plan.review and state == "success" and reported is not None:
         wanted = {"commit": outcome.commit_sha or reported["base"], "findings": reported["findings"]}
         want(connection, turn, "review", wanted, now)
 

@@ -119,7 +119,6 @@ class Schedule:
 
     @property
     def rule(self) -> TriggerRule:
-        """The rule with this index in the repository."""
         return self.repository.triggers[self.index]
 
     @property

@@ -62,7 +62,6 @@ def owned(
 def by_owner(
     connection: sa.Connection, record: type[Record], table: sa.Table, owners: Sequence[str]
 ) -> defaultdict[str, list[Record]]:
-    """Return the records of many organizations, keyed by organization id."""
     grouped = defaultdict[str, list[Record]](list)
     for some in batches(owners):
         for owner, row in owned(connection, record, table, table.c.organization_id.in_(some)):
@@ -78,7 +77,6 @@ def optional_filter(
 
 
 def of_turn(table: sa.Table, run_id: str, number: int) -> tuple[sa.ColumnElement[bool], sa.ColumnElement[bool]]:
-    """Return the conditions for the rows of a turn."""
     return table.c.run_id == run_id, table.c.number == number
 
 
@@ -88,7 +86,6 @@ def update(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnEle
 
 
 def delete(connection: sa.Connection, table: sa.Table, *conditions: sa.ColumnElement[bool], **equal: object) -> int:
-    """Delete the matching rows; return how many there were."""
     return connection.execute(sa.delete(table).where(*conditions).filter_by(**equal)).rowcount
 
 

@@ -167,7 +167,6 @@ def on_own_branches(connection: sa.Connection, organization_id: str, since: int,
 
 
 def is_worked_on(connection: sa.Connection, url: str, branch: str) -> bool:
-    """Whether any organization has an active run on a branch."""
     active = sa.select(turns.c.run_id).where(turns.c.status.in_(OPEN))
     here = (runs.c.url == url, runs.c.branch == branch, runs.c.id.in_(active))
     return exists(connection, runs, *here)

@@ -103,7 +103,6 @@ def members_of(connection: sa.Connection, organization_id: str) -> list[Member]:
 
 
 def memberships(connection: sa.Connection, emails: Iterable[str]) -> list[Member]:
-    """Return the members with the given addresses, in all organizations."""
     return records_of(connection, Member, members, members.c.email.in_([email.lower() for email in emails]))
 
 

@@ -57,7 +57,6 @@ def by_value(connection: sa.Connection, value: str) -> TokenRecord | None:
 
 
 def by_id(connection: sa.Connection, token_id: str) -> TokenRecord | None:
-    """Return the token with an id, even if it has expired or was revoked."""
     return record_of(connection, TokenRecord, tokens, id=token_id)
 
 

@@ -138,7 +138,6 @@ def put_artifact(
 
 
 def artifact(connection: sa.Connection, folder: DataFolder, key: Key, name: str) -> bytes | None:
-    """Return an artifact; None if there is none of this name."""
     query = sa.select(artifacts.c.content).where(*of_turn(artifacts, *key), artifacts.c.name == name)
     row = connection.execute(query).first()
     if row is None:
@@ -176,7 +175,6 @@ def log_size(connection: sa.Connection, key: Key) -> int | None:
 
 
 def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> bytes:
-    """Return up to `limit` bytes of a log, starting at an offset."""
     inside = (log_pieces.c.ends_at > offset, log_pieces.c.starts_at < offset + limit)
     query = sa.select(log_pieces.c.starts_at, log_pieces.c.content).where(*of_turn(log_pieces, *key), *inside)
     rows = connection.execute(query.order_by(log_pieces.c.starts_at))

@@ -166,7 +166,6 @@ class TurnPause:
 
 
 def unavailable_words(unavailable: Mapping[str, str] | None) -> str:
-    """Return which agents were unavailable, and why, in words."""
     return "; ".join(f"{name}: {why}" for name, why in (unavailable or {}).items())
 
 
@@ -185,14 +184,8 @@ def mark_dispatched(connection: sa.Connection, dispatched: Sequence[tuple[str, i
 
 def claim(connection: sa.Connection, run_id: str, number: int, executor: str, now: Micros) -> tuple[Run, Turn] | None:
     """Claim a turn: status working, attempt incremented; return it with its run, None if it has already ended."""
-    values = {
-        "status": "working",
-        "attempt": turns.c.attempt + 1,
-        "executor": executor,
-        "due_at": None,
-        "failure": None,
-        "started_at": sa.func.coalesce(turns.c.started_at, now),
-    }
+    values: dict[str, Any] = {"status": "working", "attempt": turns.c.attempt + 1, "executor": executor}
+    values |= {"due_at": None, "failure": None, "started_at": sa.func.coalesce(turns.c.started_at, now)}
     if not update(connection, turns, *_is(run_id, number), _OPEN, **values):
         return None
     run_store.touch(connection, run_id, now, status="working")
@@ -213,16 +206,9 @@ def lock_open(connection: sa.Connection, run_id: str, number: int) -> Turn | Non
 
 def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: Micros) -> bool:
     """Give a turn's slot back for a while; False if it has ended, or another attempt has taken over."""
-    values = {
-        **paused.change,
-        "status": "queued",
-        "dispatched_at": None,
-        "due_at": paused.due_at,
-        "waiting_since": paused.since,
-        "failure": paused.why,
-        "from_turn": paused.from_turn,
-        "pauses": turn.pauses + (not paused.is_counted),
-    }
+    values = {**paused.change, "status": "queued", "dispatched_at": None, "due_at": paused.due_at}
+    values |= {"waiting_since": paused.since, "failure": paused.why, "from_turn": paused.from_turn}
+    values |= {"pauses": turn.pauses + (not paused.is_counted)}
     if not update(connection, turns, *_is_latest(turn), **values):
         return False
     run_store.touch(connection, turn.run_id, now, status="queued")
@@ -267,7 +253,7 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
     if run is not None and turn is not None:
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
-        state = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
+        state: postings.State = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
         postings.at_end(connection, run, number, outcome, state, now)
         _record_event(connection, "run.ended", run, number, {"outcome": turn.outcome, "reason": turn.reason}, now)
         _continue(connection, run, turn, now)
@@ -365,7 +351,6 @@ def dispatched(connection: sa.Connection) -> list[tuple[str, int]]:
 
 
 def open_runs(connection: sa.Connection, among: Sequence[str] | None = None) -> frozenset[str]:
-    """Return the runs that have an open turn, optionally only among some."""
     query = sa.select(turns.c.run_id).where(turns.c.status.in_(run_store.OPEN))
     query = query if among is None else query.where(turns.c.run_id.in_(among))
     return frozenset(connection.scalars(query))

@@ -89,7 +89,6 @@ class TurnMeter:
     _down_since: int | None = None
 
     def spent(self) -> Spending:
-        """Return the usage of the run, of the agent today and of the organization today."""
 
         def read() -> Spending:
             with self._database.read() as connection:
@@ -98,7 +97,6 @@ class TurnMeter:
         return self._database.retried(read)
 
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:
-        """Store the usage of one request."""
         access = self._agent.options.model
         provider = "" if access is None else access.provider
         listed = price.looked_up.isoformat() if isinstance(price, ListPrice) else None
@@ -115,10 +113,7 @@ class TurnMeter:
         self.trace(use)
 
     def away_s(self) -> float | None:
-        """Store that the provider gave no answer; return since how long (seconds) no turn got one.
-
-        None: another one got an answer since the first failure here.
-        """
+        """Store that the provider gave no answer; return for how many seconds no turn got one (None: one did)."""
         access = self._agent.options.model
         if access is None:
             return None
@@ -140,13 +135,8 @@ def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: Micros) -> No
     key = {"run_id": turn.run_id, "number": turn.number, "model": use.model, "agent_key": use.agent_key}
     once = {"agent": use.agent_key.partition("/")[2], "list_prices_of": use.list_prices_of}
     _add(connection, model_usage, key, once | {"provider": use.provider}, figures)
-    cell = {
-        "organization_id": run.organization_id,
-        "day": now // DAY_MICROS,
-        "agent_key": use.agent_key,
-        "platform": run.platform,
-        "path_key": run.path_key,
-    }
+    cell = {"organization_id": run.organization_id, "day": now // DAY_MICROS, "agent_key": use.agent_key}
+    cell |= {"platform": run.platform, "path_key": run.path_key}
     _add(connection, usage_days, cell, once | {"path": run.path}, firsts | figures)
 
 

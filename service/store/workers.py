@@ -48,7 +48,6 @@ class Worker:
 
     @property
     def has_no_sandbox(self) -> bool:
-        """Whether it starts no turns because its sandbox is missing."""
         return self.sandbox.startswith(MISSING)
 
 
@@ -88,12 +87,10 @@ class Pauses:
     """When each machine was drained, by name: workers that started there earlier begin nothing more."""
 
     def holds(self, worker: Worker) -> bool:
-        """Whether a worker begins no turns."""
         return self.maintenance is not None or worker.started_at <= self.drained.get(worker.host, -1)
 
 
 def pauses(connection: sa.Connection) -> Pauses:
-    """Return what keeps workers from starting turns now."""
     condition = sa.or_(meta.c.key == _MAINTENANCE, meta.c.key.startswith(_DRAIN))
     rows = {row.key: row.value for row in connection.execute(sa.select(meta.c.key, meta.c.value).where(condition))}
     drained = {key.removeprefix(_DRAIN): int(value) for key, value in rows.items() if key != _MAINTENANCE}
@@ -124,7 +121,6 @@ class Doorbell:
         self._address = f"\0runwarden-{name[:32]}"
 
     def ring(self) -> None:
-        """Wake every worker on the database."""
         if self._database.is_sqlite:
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as bell:
                 bell.settimeout(0)
