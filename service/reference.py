@@ -22,13 +22,13 @@ class Platform:
     """Its public host; None: each has to be named."""
     api: str
     """The API of that host, or an example of another's."""
-    probes: tuple[str, ...]
+    probes: tuple[str, ...] = ("/version",)
     """The API's paths that are asked for its health: each further one if the host has no page at the one before."""
-    ref: str
+    ref: str = "refs/pull/{}/head"
     """The ref under which a repository keeps the head of a pull request."""
-    mark: str
+    mark: str = "#"
     """The mark before the number of a pull request."""
-    branch: str
+    branch: str = "tree"
     """The path before a branch in its address."""
     event: str = "x-github-event"
     """The header of a delivery that names its event. Forgejo sends GitHub's headers, next to its own."""
@@ -43,33 +43,22 @@ class Platform:
 
 
 PLATFORMS: Final[Mapping[str, Platform]] = {
+    # An Enterprise Server without rate limits has no page for them, but it has one with its versions.
     "github": Platform(
-        "GitHub",
-        "github.com",
-        "https://api.github.com",
-        # An Enterprise Server without rate limits has no page for them, but it has one with its versions.
-        ("/rate_limit", "/versions"),
-        "refs/pull/{}/head",
-        "#",
-        "tree",
-        names_host=False,
+        "GitHub", "github.com", "https://api.github.com", ("/rate_limit", "/versions"), names_host=False
     ),
     "gitlab": Platform(
         "GitLab",
         "gitlab.com",
         "https://gitlab.com/api/v4",
-        ("/version",),
-        "refs/merge-requests/{}/head",
-        "!",
-        "tree",
-        "x-gitlab-event",
-        "idempotency-key",
-        "x-gitlab-token",
+        ref="refs/merge-requests/{}/head",
+        mark="!",
+        event="x-gitlab-event",
+        delivery="idempotency-key",
+        proof="x-gitlab-token",
         has_groups=True,
     ),
-    "forgejo": Platform(
-        "Forgejo", None, "https://git.example/api/v1", ("/version",), "refs/pull/{}/head", "#", "src/branch"
-    ),
+    "forgejo": Platform("Forgejo", None, "https://git.example/api/v1", branch="src/branch"),
 }
 ALIASES: Final = {"gitea": "forgejo"}
 """Other names that an operator may use."""

@@ -341,13 +341,8 @@ async def read_log(
                 read = (preset, lambda at, most: log.read(at, most).data)
                 start, following, steps = window(*read, piece.size, offset, before, is_ended=log.is_ended)
                 answer = JSONResponse({"steps": [step.document() for step in steps]})
-        facts = {
-            "Offset": start,
-            "Next": following,
-            "Size": piece.size,
-            "Ended": str(log.is_ended).lower(),
-            "Form": "steps" if preset else "raw",
-        }
+        facts = {"Offset": start, "Next": following, "Size": piece.size, "Ended": str(log.is_ended).lower()}
+        facts |= {"Form": "steps" if preset else "raw"}
         answer.headers.update({f"Runwarden-Log-{name}": str(value) for name, value in facts.items()})
         answer.headers.update(_NOSNIFF)
         return answer, following != start or log.is_ended

@@ -8,7 +8,7 @@ import json
 import re
 from dataclasses import replace
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Request
@@ -247,9 +247,9 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
             raise bad_request("invalid_repository", str(error)) from error
         with context.database.read() as connection:
             target = _first_target(connection, caller.organization.id, [wanted], f"{wanted.platform}:{wanted.path}")
-        return target, _request(
-            context, caller, target, DEFAULT_NAME, branch, start.instructions, metadata=start.metadata
-        )
+        owner, place = caller.organization.id, (target.platform, target.path, target.url)
+        plain = TurnRequest(owner, DEFAULT_NAME, *place, branch, start.instructions, metadata=start.metadata)
+        return target, replace(plain, trace_parent=context.tracer.parent(), caller=caller.token.alias)
 
     target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)
@@ -282,20 +282,6 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
     if start.run_id is None:
         return (await run_in_threadpool(accept, context, request)).body
     return (await run_in_threadpool(resume, start.run_id)).body
-
-
-def _request(
-    context: Context,
-    caller: Caller,
-    target: repositories.Repository,
-    agent: str,
-    branch: str | None,
-    instructions: str,
-    **more: Any,
-) -> TurnRequest:
-    owner, where = caller.organization.id, (target.platform, target.path, target.url)
-    request = TurnRequest(owner, agent, *where, branch, instructions, **more)
-    return replace(request, trace_parent=context.tracer.parent(), caller=caller.token.alias)
 
 
 async def _refuse_protected(context: Context, target: repositories.Repository, request: TurnRequest) -> None:
@@ -389,7 +375,9 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
             raise bad_request("invalid_input", str(error)) from error
         listed = not invocation.reads_document(agent)
         instructions = inputs.instructions(agent.name, agent.options.prompt, values, listed=listed)
-        return target, _request(context, caller, target, agent.name, branch or None, instructions, inputs=values)
+        place = (target.platform, target.path, target.url)
+        plain = TurnRequest(owner, agent.name, *place, branch or None, instructions, inputs={**values})
+        return target, replace(plain, trace_parent=context.tracer.parent(), caller=caller.token.alias)
 
     target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)

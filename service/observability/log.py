@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import structlog
-from structlog.stdlib import ProcessorFormatter
+from structlog import processors
+from structlog.contextvars import bound_contextvars, merge_contextvars
+from structlog.stdlib import ExtraAdder, ProcessorFormatter, add_log_level, add_logger_name
 
 from service.errors import ServiceError
 from service.ids import TOKEN_PREFIX
@@ -36,7 +37,7 @@ _CREDENTIAL: Final = re.compile(
 """Credentials recognized by form: an Authorization header, the login in a URL, a token."""
 _PLAIN: Final = re.compile(r"[^\s\"=]+")
 Event = MutableMapping[str, Any]
-bound: Final = structlog.contextvars.bound_contextvars
+bound: Final = bound_contextvars
 """Returns a context manager in which every record of this thread or task carries the fields."""
 
 
@@ -96,22 +97,17 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
             # Only the text, since only a bug needs a traceback.
             del event["exc_info"]
             event["event"] = f"{event['event']}: {error}"
-        event = structlog.processors.format_exc_info(logger, method, event)
+        event = processors.format_exc_info(logger, method, event)
         for key, value in event.items():
             if value is not None and not isinstance(value, bool | int | float):
                 event[key] = masks.mask(printable(str(value)) if key == "exception" else one_line(str(value)))
         return {key: event[key] for key in (*_HEAD, *FIELDS, *event) if key in event}
 
     return ProcessorFormatter(
-        foreign_pre_chain=[
-            structlog.contextvars.merge_contextvars,
-            structlog.stdlib.add_logger_name,
-            structlog.stdlib.add_log_level,
-            structlog.stdlib.ExtraAdder(allow=FIELDS),
-        ],
+        foreign_pre_chain=[merge_contextvars, add_logger_name, add_log_level, ExtraAdder(allow=FIELDS)],
         processors=[
             ProcessorFormatter.remove_processors_meta,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            processors.TimeStamper(fmt="iso", utc=True),
             clean,
             # Only ASCII, so that a reader of the log need not know its encoding.
             (lambda _, __, event: json.dumps(event)) if form == "json" else _as_text,

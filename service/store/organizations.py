@@ -165,13 +165,12 @@ def trial_of(connection: sa.Connection, organization_id: str) -> Trial | None:
     return record_of(connection, Trial, trials, organization_id=organization_id)
 
 
-def start_trial(connection: sa.Connection, organization_id: str, now: Micros) -> Trial | None:
+def start_trial(connection: sa.Connection, organization_id: str, now: Micros) -> None:
     """Start the trial if it has not begun; a retired, repriced or removed offer becomes the standard trial (spec 3)."""
     trial = trial_of(connection, organization_id)
     if trial is None or trial.started_at is not None:
-        return trial
+        return
     offer = None if trial.signup_code is None else offer_by_code(connection, trial.signup_code)
     applies = offer is not None and not offer.retired and offer.kind == "partner" and offer.price == trial.signup_price
     waits = (trials.c.organization_id == organization_id, trials.c.started_at.is_(None))
     update(connection, trials, *waits, started_at=now, granted_code=trial.signup_code if applies else None)
-    return trial_of(connection, organization_id)

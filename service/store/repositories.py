@@ -56,8 +56,8 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
         update(connection, default_branches, default_branches.c.url == url, branch=branch)
 
 
-def put(connection: sa.Connection, organization_id: str, repository: Repository, now: Micros) -> bool:
-    """Add a repository, or replace the one with its platform and path; return whether it is new.
+def put(connection: sa.Connection, organization_id: str, repository: Repository, now: Micros) -> None:
+    """Add a repository, or replace the one with its platform and path.
 
     Raises:
         ValueError: Another repository of the organization has the name.
@@ -72,9 +72,7 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     others = sa.select(repositories.c.path).where(mine, repositories.c.name == repository.name, sa.not_(same))
     if (namesake := connection.scalar(others)) is not None:
         raise taken(repository.name, namesake)
-    is_new = by_path(connection, organization_id, repository.platform, repository.path) is None
     put_all(connection, [(organization_id, repository)], now)
-    return is_new
 
 
 def taken(name: str, path: str) -> ValueError:

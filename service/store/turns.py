@@ -194,7 +194,8 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
         return None
     if turn.attempt == 1:
         postings.renew_comment(connection, run_id, now, number)
-        _record_event(connection, "run.started", run, number, {}, now)
+        data = run.body | {"turn": number}
+        events.record(connection, run.organization_id, "run.started", data, now, run_id=run_id)
     return run, turn
 
 
@@ -255,7 +256,8 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
         state: postings.State = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
         postings.at_end(connection, run, number, outcome, state, now)
-        _record_event(connection, "run.ended", run, number, {"outcome": turn.outcome, "reason": turn.reason}, now)
+        data = run.body | {"turn": number, "outcome": turn.outcome, "reason": turn.reason}
+        events.record(connection, run.organization_id, "run.ended", data, now, run_id=run_id)
         _continue(connection, run, turn, now)
     return True
 
@@ -279,13 +281,6 @@ def _continue(connection: sa.Connection, run: Run, turn: Turn, now: Micros) -> N
     except run_store.InactiveOrganizationError:
         state = "dropped"
     messages.mark(connection, waiting, state)
-
-
-def _record_event(
-    connection: sa.Connection, kind: events.EventType, run: Run, number: int, more: Mapping[str, object], now: Micros
-) -> None:
-    data = {**run.body, "turn": number, **more}
-    events.record(connection, run.organization_id, kind, data, now, run_id=run.id)
 
 
 def note_pushed(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcome) -> None:

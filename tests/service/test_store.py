@@ -97,10 +97,11 @@ def test_a_name_belongs_to_one_repository(database: Database) -> None:
     owner, other = organization(database), organization(database, "other")
     with database.write() as connection:
 
-        def put(path: str, of: str = owner) -> bool:
-            return repositories.put(connection, of, Repository("api", "github", path, "/a"), NOW)
+        def put(path: str, of: str = owner) -> list[str]:
+            repositories.put(connection, of, Repository("api", "github", path, "/a"), NOW)
+            return [repository.path for repository in repositories.of(connection, of)]
 
-        assert [put("acme/api"), put("Acme/API"), put("acme/web", other)] == [True, False, True]
+        assert [put("acme/api"), put("Acme/API"), put("acme/web", other)] == [["acme/api"], ["Acme/API"], ["acme/web"]]
         with pytest.raises(ValueError, match="the name 'api' belongs to Acme/API; choose another name"):
             put("acme/web")
 
@@ -162,11 +163,13 @@ def test_a_trial_starts_once(database: Database) -> None:
             organizations.sign_up(connection, owner, None if change is None else "TRIAL")
             before = present(organizations.trial_of(connection, owner)).state
             organizations.put_offer(connection, change or offer)
-            started = present(organizations.start_trial(connection, owner, NOW))
+            organizations.start_trial(connection, owner, NOW)
+            started = present(organizations.trial_of(connection, owner))
             organizations.put_offer(connection, replace(offer, retired=True))
+            organizations.start_trial(connection, owner, NOW + 1)
 
             assert (before, started.state, started.started_at) == ("waiting", state, NOW)
-            assert organizations.start_trial(connection, owner, NOW + 1) == started
+            assert organizations.trial_of(connection, owner) == started
 
 
 @contextlib.contextmanager
