@@ -130,9 +130,8 @@ class ActivityBar(Horizontal):
 
     DEFAULT_CSS = Path(__file__).with_name("actions.tcss").read_text("utf-8")
 
-    def __init__(self, placeholders: tuple[str, str]) -> None:
-        """Show the placeholder that fits the width of the search."""
-        super().__init__(ListSearch(placeholders), ChipBar(id="activity-filters"), SteadyText(id="activity-extent"))
+    def __init__(self) -> None:
+        super().__init__(ListSearch("/ search"), ChipBar(id="activity-filters"), SteadyText(id="activity-extent"))
 
     def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
         self.query_one("#activity-filters", ChipBar).chips = filters

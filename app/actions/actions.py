@@ -235,11 +235,7 @@ class Actions(Struct, frozen=True):
         return await self._send(request, self.changed(action))
 
     async def rehearse(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> None:
-        """Check whether `submit` would send the request; nothing is sent or recorded.
-
-        Raises:
-            ActionRefusedError: As `submit`, but without waiting for another process.
-        """
+        """Raise what `submit` would, without waiting for another process; nothing is sent or recorded."""
         self.check(request)
         with _refusing(self.command_line):
             await self.ledger.check(kind=request.kind, subject=request.subject, key=key, again=again)
@@ -260,21 +256,12 @@ class Actions(Struct, frozen=True):
         return await self.submit(request, again=True, supersedes=old.action_id)
 
     async def resolve(self, action_id: str, result_id: str | None) -> Action:
-        """Record the result of an unknown action, as the user found out; None: it had no effect.
-
-        Raises:
-            ReadOnlyError: The ledger is unchanged.
-        """
+        """Record the result of an unknown action, as the user found out; None: it had no effect."""
         await self._begin_resolving()
         return self.changed(await self.ledger.resolve(action_id, result_id))
 
     async def undo_resolution(self, action_id: str) -> Action:
-        """Make the outcome unknown again after a mistaken resolution.
-
-        Raises:
-            ReadOnlyError: The ledger is unchanged.
-            LedgerRefusedError: It was not resolved, or another action has replaced it.
-        """
+        """Undo a mistaken resolution; raises `LedgerRefusedError` if there is none or the action was sent again."""
         await self._begin_resolving()
         return self.changed(await self.ledger.unresolve(action_id))
 
@@ -289,11 +276,7 @@ class Actions(Struct, frozen=True):
         await self.adopt_orphans()
 
     def check(self, request: WriteRequest) -> None:
-        """Check that this process may send the request, and that it could succeed.
-
-        Raises:
-            ReadOnlyError, InvalidRequestError: It may not, or could not.
-        """
+        """Raise a `ReadOnlyError` if this process may not send it, an `InvalidRequestError` if it could not succeed."""
         if self.read_only:
             raise ReadOnlyError
         if wrong := problems(request):
@@ -349,7 +332,6 @@ class Actions(Struct, frozen=True):
             raise SendCancelledError(sending.action) from cancelled
 
     def changed(self, action: Action) -> Action:
-        """Announce the change of an action, and return it."""
         self._announce(ActionChanged(action.action_id))
         return action
 

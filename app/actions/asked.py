@@ -49,11 +49,7 @@ class Asked(Struct, frozen=True):
 
 
 async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDetail) -> Asked | Unavailable:
-    """The request behind the run's last turn, or the reason it is unknown.
-
-    Raises:
-        ApiError: The service cannot be asked.
-    """
+    """The request behind the run's last turn, or the reason it is unknown; raises `ApiError`."""
     run_id = detail.run.run_id
     sent = [action for action in await ledger.for_run(run_id) if action.result_id == run_id]
     last = asked_of(sent[-1]) if sent else None

@@ -50,7 +50,6 @@ class BatchResult(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """The action's error; empty if it has none."""
         return self.action.error.message if self.action and self.action.error else ""
 
     @property
@@ -107,9 +106,7 @@ class BatchSender:
     async def send(self, request: WriteRequest, key: str | None = None) -> BatchResult:
         """Send one write, unless the ledger or the program refuses it.
 
-        Raises:
-            ReadOnlyError: Nothing was sent, as for every other write.
-            StorageError: The ledger cannot be written; nothing more should be sent.
+        After a `ReadOnlyError` or a `StorageError` (the ledger cannot be written) nothing more should be sent.
         """
         try:
             result = BatchResult.of(await self.submit(request, key))

@@ -87,7 +87,6 @@ class Proposal(Struct, frozen=True):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The ids of all candidates, the likeliest first."""
         runs = (candidate.run.run_id for candidate in self.candidates)
         return (*runs, *(invitation.organization_id for invitation in self.organizations))
 
@@ -136,7 +135,6 @@ class Send(Struct, frozen=True):
         return TOLERANCE if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
 
     def around(self) -> RunFilter:
-        """The runs created around the send."""
         return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
 
     def matches_target(self, run: Run, branch: str | None) -> bool:
@@ -157,7 +155,7 @@ class Send(Struct, frozen=True):
     def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
         """The run as a candidate for a continued conversation; None if it was not continued then.
 
-        `others` are when we sent other continuations of it, by our clock: later changes are the work of the next one.
+        After the next of our `others` (when they were sent, by our clock), changes are that one's work.
         """
         margin = PRECISION if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
         since = self.shown_at - margin

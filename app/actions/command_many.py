@@ -123,7 +123,6 @@ class Retry(RunWrite, frozen=True):
     """The request that started the last turn, and its author; None if unknown."""
 
     def document(self, base_url: str) -> dict[str, object]:
-        """The row as JSON, with the author of the request that it repeats."""
         return super().document(base_url) | {"asked_by": (self.asked.caller or None) if self.asked else None}
 
 

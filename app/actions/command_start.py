@@ -46,11 +46,7 @@ WORK: Final = options_of(
 
 
 def gather(words: tuple[str, ...], file: Path | None) -> str:
-    """Gather the instructions from words, a file, stdin (`-`) or, if none is named, an editor.
-
-    Raises:
-        CommandFailedError: The instructions were given twice, cannot be read, or are empty.
-    """
+    """The instructions, from words, a file, stdin (`-`) or, if none is named, an editor; empty ones are refused."""
     if words and file is not None:
         raise failed("usage", "Give the instructions as words or with --file, not both.")
     if words == ("-",) or str(file) == "-":
@@ -76,11 +72,7 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
 
 
 def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
-    """KEY=VALUE options as an object; a value is parsed as JSON if it is JSON: `3` is a number, `three` is text.
-
-    Raises:
-        CommandFailedError: An option is not KEY=VALUE, or a key is given twice.
-    """
+    """KEY=VALUE options as an object; a value is parsed as JSON if it is JSON: `3` is a number, `three` is text."""
     values: dict[str, Json] = {}
     for text in pairs:
         key, equals, value = text.partition("=")

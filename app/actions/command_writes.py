@@ -31,7 +31,7 @@ from app.engine.times import rfc3339
 from app.runs.command_wait import RunWaiter, wait_failure
 from app.runs.document import as_received, spec_fields, when_heard
 from storage.errors import StorageError
-from storage.records import CANCELLED, WRITE_KINDS, Action, ActionKind, Run
+from storage.records import CANCELLED, OPEN_STATES, WRITE_KINDS, Action, ActionKind, Run
 
 if TYPE_CHECKING:
     from app.engine.engine import Engine
@@ -42,12 +42,7 @@ W = TypeVar("W", bound=BatchWrite)
 
 
 async def sent_once(sending: Awaitable[T], request: WriteRequest, key: str | None) -> T | Action:
-    """Send the request, or rehearse sending; return the result, or the earlier action if the key was used for it.
-
-    Raises:
-        ActionRefusedError: Nothing was sent.
-        CommandFailedError: The key was used for another request.
-    """
+    """Send the request, or rehearse sending; return the result, or the earlier action if the key was used for it."""
     try:
         return await sending
     except AlreadyAskedError as earlier:
@@ -80,28 +75,22 @@ async def settled(sending: Awaitable[Action]) -> Action:
 
 
 def exit_of(action: Action) -> Exit:
-    match action.state:
-        case "confirmed":
-            is_refused = action.kind == "gitlab.onboard" and as_received(action.response_json).get("success") is False
-            return Exit.FAILED if is_refused else Exit.DONE
-        case "not_created":
-            return Exit.USAGE
-        case "prepared" | "sending" | "unknown":
-            return Exit.UNKNOWN_OUTCOME
-        case "rejected" | "not_sent":
-            return EXIT_BY_KIND.get(action.error.kind, Exit.USAGE) if action.error else Exit.USAGE
+    if action.state == "confirmed":
+        is_refused = action.kind == "gitlab.onboard" and as_received(action.response_json).get("success") is False
+        return Exit.FAILED if is_refused else Exit.DONE
+    if action.state in OPEN_STATES:
+        return Exit.UNKNOWN_OUTCOME
+    if action.state == "not_created" or action.error is None:
+        return Exit.USAGE
+    return EXIT_BY_KIND.get(action.error.kind, Exit.USAGE)
 
 
 def exit_of_result(result: BatchResult) -> Exit:
-    match result.outcome:
-        case "refused":
-            return Exit.USAGE
-        case "blocked":
-            return Exit.UNKNOWN_OUTCOME
-        case "to_send" | "sent_before" | "not_tried":
-            return Exit.DONE
-        case _:
-            return Exit.DONE if result.action is None else exit_of(result.action)
+    if result.outcome in {"refused", "blocked"}:
+        return Exit.USAGE if result.outcome == "refused" else Exit.UNKNOWN_OUTCOME
+    if result.action is None or result.outcome in {"to_send", "sent_before", "not_tried"}:
+        return Exit.DONE
+    return exit_of(result.action)
 
 
 def print_write(
@@ -173,7 +162,6 @@ class RunWrite(BatchWrite, frozen=True):
     run: Run | None = None
 
     def document(self, base_url: str) -> dict[str, object]:
-        """The result as JSON."""
         result, request = self.result, self.request if self.result.outcome == "to_send" else None
         return {
             "run_id": self.name,
@@ -215,7 +203,6 @@ class WriteCommand(FactCommand):
         self.kind = kind
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command's arguments, as click does."""
         ctx.ensure_object(Invocation).beside_error = unsent_document(self.kind)
         return super().parse_args(ctx, args)
 
@@ -290,7 +277,6 @@ async def perform(
 
 
 def request_document(base_url: str, request: WriteRequest) -> dict[str, object]:
-    """The request as it would be sent, without the token."""
     return {"method": "POST", "url": f"{base_url}{request.path}", "headers": dict(HEADERS), "body": request.body()}
 
 
@@ -347,11 +333,7 @@ def print_batch(
 def confirm_batch(
     invocation: Invocation, planned: Sequence[BatchWrite], verb: str, consequence: str = "", *, yes: bool
 ) -> bool:
-    """Ask whether to send the pending writes, unless `yes`; return whether there are any.
-
-    Raises:
-        CommandFailedError: The answer is no, or there is no terminal to ask on.
-    """
+    """Ask whether to send the pending writes, unless `yes`; return whether there are any. A no ends the command."""
     count = sum(write.result.outcome == "to_send" for write in planned)
     if count and not yes:
         if not sys.stdin.isatty():

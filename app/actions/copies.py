@@ -26,11 +26,7 @@ class UnfaithfulError(RunwardenError):
 
 
 def as_curl(base_url: str, request: WriteRequest) -> str:
-    """Return the request for curl; the token is left to the shell's RUNWARDEN_TOKEN.
-
-    Raises:
-        UnfaithfulError: The address cannot be pasted into a shell as it is.
-    """
+    """The request for curl, which takes the token from the shell's RUNWARDEN_TOKEN; raises as `as_command` does."""
     url = _faithful(f"{base_url}{request.path}")
     return " \\\n  ".join(
         (
@@ -43,10 +39,9 @@ def as_curl(base_url: str, request: WriteRequest) -> str:
 
 
 def as_command(command_line: str, profile: str, request: WriteRequest) -> str:
-    """Return the request as a runwarden command for this profile, even if the command line names another.
+    """The request as a runwarden command for this profile, even if the command line names another.
 
-    Raises:
-        UnfaithfulError: A value cannot be pasted into a shell as it is.
+    Raises `UnfaithfulError` if a value cannot be pasted into a shell as it is.
     """
     words: tuple[str, ...]
     match request:

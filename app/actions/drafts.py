@@ -33,11 +33,7 @@ class Draft(Struct, frozen=True):
 
 
 def read_drafts(path: Path) -> dict[str, Draft]:
-    """Read the drafts of one profile, by name.
-
-    Raises:
-        DraftsError: The file cannot be read. A damaged one was moved aside, so that the next save works.
-    """
+    """The drafts of one profile, by name; a damaged file is moved aside, so that the next save works."""
     try:
         document = json.loads(path.read_text("utf-8"))
         if int(document["version"]) > VERSION:
@@ -58,11 +54,7 @@ def read_drafts(path: Path) -> dict[str, Draft]:
 
 
 def save_draft(path: Path, name: str, draft: Draft | None) -> None:
-    """Store the draft under that name, in a file that only its owner can read; None deletes the stored one.
-
-    Raises:
-        DraftsError: It cannot be stored.
-    """
+    """Store the draft under that name, in a file that only its owner can read; None deletes the stored one."""
     try:
         with alone(path.parent):
             drafts = read_drafts(path)
@@ -97,7 +89,6 @@ class FormDraft:
         self._reported: str | None = None
 
     async def restore(self) -> Draft | None:
-        """Return the draft left by an earlier form."""
         try:
             self.current = self._stored = (await asyncio.to_thread(read_drafts, self._path)).get(self.name)
         except DraftsError as error:
@@ -123,7 +114,6 @@ class FormDraft:
         await self.flush()
 
     async def flush(self) -> None:
-        """Write the current draft to the file."""
         async with self._one_at_a_time:
             wanted = self.current
             if wanted == self._stored:

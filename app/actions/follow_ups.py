@@ -45,12 +45,9 @@ class FollowUps:
     """The time of the next attempt, by decision."""
 
     async def wait(self, request: ContinueRun, key: str | None = None) -> Decision:
-        """Add a continuation to send when its run ends; an equal one is not added twice.
+        """Add a continuation to send when its run ends, once under `key`; an equal one is not added twice.
 
-        Under `key`, if there is one, the ledger sends once.
-
-        Raises:
-            ActionRefusedError: It could not be sent.
+        Raises `ActionRefusedError` if it could not be sent.
         """
         self.actions.check(request)
         state, now = self.usable_state(), self.actions.clock()

@@ -1,7 +1,4 @@
-"""Finds the runs that unknown actions may have created, and proposes them; the user decides.
-
-Of an unknown cancellation, the run itself shows whether it took effect.
-"""
+"""Proposes the runs that unknown actions may have created; whether a cancellation took effect, the run itself shows."""
 
 import asyncio
 import re
@@ -125,10 +122,7 @@ class Reconciliation:
     async def ask(self, action: Action) -> Proposal:
         """The possible results, after reading the runs around the send from the service (spec 4.2).
 
-        Of an organization, what the service's list of invitations shows.
-
-        Raises:
-            ApiError: The service could not be asked.
+        Of an organization, what the service's list of invitations shows. Raises `ApiError`.
         """
         cache = self.runs.cache
         client = self.runs.reader.client
@@ -182,11 +176,7 @@ class Reconciliation:
         return Proposal(tuple(ordered), is_whole)
 
     async def check(self, action: Action, result_id: str) -> None:
-        """Check that this may be the action's result.
-
-        Raises:
-            DoubtfulIdError: It probably is not; the user may know better.
-        """
+        """Raise a `DoubtfulIdError` if this probably is not the action's result; the user may know better."""
         request, kind = request_sent(action), WRITE_KINDS[action.kind]
         if action.kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
@@ -242,10 +232,7 @@ class Reconciliation:
             raise DoubtfulIdError(f"{result_id} does not fit: {send.misfit(detail.run)}")
 
     async def work(self) -> float:
-        """Search for unknown actions once the service answers again, and check the runs of unknown cancellations.
-
-        Return the seconds until the next check.
-        """
+        """Search for unknown actions once the service answers; return the seconds until the next check."""
         if not (unresolved := await self.actions.ledger.unresolved()):
             return REST_S
         links = await self.runs.cache.links()
@@ -288,8 +275,7 @@ def _asking(what: str) -> Iterator[None]:
 async def settle_from_turns(actions: Actions, action: Action) -> Action:
     """Record the outcome of an unknown cancellation, if the run's turn shows it; return the action.
 
-    Raises:
-        ActionRefusedError, LedgerRefusedError: It cannot be recorded.
+    Raises `ActionRefusedError` or `LedgerRefusedError` if it cannot be recorded.
     """
     request = request_sent(action)
     if action.state != "unknown" or action.resolution is not None or not isinstance(request, CancelRun):
@@ -317,11 +303,7 @@ async def submitted(
     again: bool = False,
     patience_s: float | None = None,
 ) -> Action:
-    """The action after `Actions.submit`; the run is checked if a cancellation's outcome is unknown.
-
-    Raises:
-        ActionRefusedError: Nothing was sent.
-    """
+    """The action after `Actions.submit`; the run is checked if a cancellation's outcome is unknown."""
     action = await actions.submit(request, key=key, again=again)
     # Consoles and bots look again in the background; another process may have recorded the outcome first.
     with suppress(TimeoutError, ActionRefusedError, LedgerRefusedError):

@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
 from heapq import merge
 from typing import ClassVar, Final, cast
 
@@ -31,7 +30,7 @@ from app.engine.events import ActionChanged, Event, FilesChangedElsewhere, State
 from app.engine.text import safe_text
 from app.runs.screen_pickers import ValuePicker
 from storage.errors import LedgerRefusedError, StorageError
-from storage.records import Action, ActionFailure, ActionFilter, ActionKind, ActionState
+from storage.records import Action, ActionFailure, ActionFilter, ActionState
 from storage.records.decision import OPEN_OUTCOMES, Decision
 from widgets.actions import COLUMNS, ActivityBar, ActivityEntry, kind_label
 from widgets.forms.facts import FactPane, TableAndFacts
@@ -44,41 +43,15 @@ from widgets.kit.choice_lists import PickItem
 from widgets.kit.line_table import LineTable
 from widgets.kit.line_text import Chip
 
-SINCE: Final[Mapping[str, timedelta | None]] = {
-    "any": None,
-    "1h": timedelta(hours=1),
-    "24h": timedelta(hours=24),
-    "7d": timedelta(days=7),
-    "30d": timedelta(days=30),
-}
+EVERYTHING: Final = ActionFilter()
 
 
-class ActivityQuery(Struct, frozen=True):
-    """The filters of the Activity list; empty ones exclude nothing."""
-
-    kinds: tuple[ActionKind, ...] = ()
-    outcomes: tuple[ActionState, ...] = ()
-    search: str = ""
-    since: str = "any"
-    """One of `SINCE`."""
-
-    @property
-    def is_narrowed(self) -> bool:
-        return self != ActivityQuery()
-
-    def condition(self, now: datetime) -> ActionFilter:
-        back = SINCE[self.since]
-        since = None if back is None else now - back
-        return ActionFilter(self.kinds, self.outcomes, settled_since=since, search=self.search)
-
-
-def filters(query: ActivityQuery) -> tuple[Chip, ...]:
-    words = [kind_label(kind) for kind in query.kinds], [ACTION_BADGES[outcome].word for outcome in query.outcomes]
+def filters(wanted: ActionFilter) -> tuple[Chip, ...]:
+    words = [kind_label(kind) for kind in wanted.kinds], [ACTION_BADGES[state].word for state in wanted.states]
     kinds, outcomes = (f"{names[0]} +{len(names) - 1}".removesuffix(" +0") if names else "any" for names in words)
     return (
-        Chip("kinds", safe_text(f"what {kinds} ▾"), bool(query.kinds)),
-        Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(query.outcomes)),
-        Chip("since", safe_text(f"since {query.since} ▾"), query.since != "any"),
+        Chip("kinds", safe_text(f"what {kinds} ▾"), bool(wanted.kinds)),
+        Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(wanted.states)),
     )
 
 
@@ -130,11 +103,9 @@ def unsent_entry(decision: Decision) -> ActivityEntry:
 def is_wanted(action: Action, wanted: ActionFilter) -> bool:
     """Whether the filter includes a write that is not in the ledger."""
     text = f"{action.kind} {action.state} {action.subject} {action.actor} {action.body_json}".casefold()
-    since = wanted.settled_since
     return (
         (not wanted.kinds or action.kind in wanted.kinds)
         and (not wanted.states or action.state in wanted.states)
-        and (since is None or (action.settled_at or action.created_at) >= since)
         and all(word in text for word in wanted.words)
     )
 
@@ -150,9 +121,7 @@ class ActivityScreen(BaseScreen):
     """A table of writes, unknown ones first, then the newest."""
 
     TAB = "activity"
-    SEARCHED: ClassVar[tuple[str, str]] = ("/ search what was asked, sent or said", "/ search")
-    """The search's own remarks, the longer text first."""
-    FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes", "since")
+    FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes")
     NO_MATCH: ClassVar[str] = "No write matches"
     CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -169,11 +138,10 @@ class ActivityScreen(BaseScreen):
         Binding("slash", "search", "search", tooltip="Requests, answers and errors", id="activity.find"),
         Binding("W", "kinds", "what", tooltip="Filter by kind", id="activity.kinds"),
         Binding("s", "outcomes", "outcome", tooltip="Filter by outcome", id="activity.outcomes"),
-        Binding("t", "since", "since", tooltip="Filter by time", id="activity.since"),
         hidden("y", "copy_id", "copy id", id="activity.copy_id"),
         hidden("escape", "clear", "clear filters", id="activity.clear"),
     ]
-    wanted: var[ActivityQuery] = var(ActivityQuery, init=False)
+    wanted: var[ActionFilter] = var(EVERYTHING, init=False)
 
     COLUMNS: ClassVar[tuple[Column, ...]] = COLUMNS
     nothing_yet: Notice = NOTHING_YET
@@ -193,17 +161,17 @@ class ActivityScreen(BaseScreen):
 
     # Hooks for lists of other writes
 
-    async def load(self, wanted: ActivityQuery) -> Activity:
+    async def load(self, wanted: ActionFilter) -> Activity:
         """Read the entries that match the query, up to the limit, with all unknown ones, however old they are.
 
         Entries read before are used again, so that their requests are not parsed twice. Continuations that wait come
         after the unknown ones.
         """
-        engine, condition, limit = self._engine, wanted.condition(self._engine.clock()), self._limit
+        engine, limit = self._engine, self._limit
         follow_ups = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
         known = {} if self._found is None else {entry.source: entry for entry in self._found.entries}
-        unknown = await engine.ledger.actions(replace(condition, is_unresolved=True), limit)
-        newest, matching = await engine.ledger.actions(condition, limit), await engine.ledger.count(condition)
+        unknown = await engine.ledger.actions(replace(wanted, is_unresolved=True), limit)
+        newest, matching = await engine.ledger.actions(wanted, limit), await engine.ledger.count(wanted)
         pinned = {action.action_id for action in unknown}
         actions = (*unknown, *(action for action in newest if action.action_id not in pinned))
         kinds: Counter[str] = Counter()
@@ -212,7 +180,7 @@ class ActivityScreen(BaseScreen):
             kinds[kind] += count
             outcomes[outcome] += count
         entries = [known.get(action) or ActivityEntry(action, about(action)) for action in actions]
-        unsent = [entry for entry in map(unsent_entry, follow_ups) if is_wanted(entry.source, condition)]
+        unsent = [entry for entry in map(unsent_entry, follow_ups) if is_wanted(entry.source, wanted)]
         kinds.update(entry.source.kind for entry in unsent)
         outcomes.update(entry.source.state for entry in unsent)
 
@@ -224,11 +192,10 @@ class ActivityScreen(BaseScreen):
         return Activity(tuple(entries), matching + len(unsent), kinds, outcomes)
 
     def extent(self, activity: Activity) -> Content:
-        """The numbers of writes that match, and of all."""
         return Content.styled(f"{activity.matching:,} of {activity.total:,}", STYLES["quiet"])
 
     def compose_body(self) -> Iterable[Widget]:
-        yield ActivityBar(self.SEARCHED)
+        yield ActivityBar()
         yield self._list
 
     def on_mount(self) -> None:
@@ -258,44 +225,41 @@ class ActivityScreen(BaseScreen):
 
     @on(events.Resize)
     def _explain(self) -> None:
-        """Show the filters that fit the width, the counts and the reason for an empty list."""
-        query, activity = self.wanted, self._found
+        """Show the filters that fit the width, and the counts."""
+        wanted, activity = self.wanted, self._found
         extent = self.extent(activity) if activity is not None and activity.total else Content()
-        chips = filters(query) if extent or query.is_narrowed else ()
+        chips = filters(wanted) if extent or wanted != EVERYTHING else ()
         is_wide = self.size.width >= WIDE
         chips = tuple(chip for chip in chips if chip.action in self.FILTERS and (chip.is_set or is_wide))
         self.query_one(ActivityBar).show(chips, extent)
-        self._table.notice = self._nothing
-
-    @property
-    def _nothing(self) -> Notice:
-        if self.session.vitals.storage_trouble:
-            return UNREADABLE
-        if self._found is None:
-            return READING
-        if self.wanted.is_narrowed and self._found.total:
-            return Notice("∅", self.NO_MATCH, (f"{self._found.total:,} in all; press esc to show them.",))
-        return self.nothing_yet
 
     def go_to(self, target: str) -> None:
         """Clear the filters and move the cursor to the write with this id, or to the first unknown one."""
         if target:
-            self.return_to((ActivityQuery(), target))
+            self.return_to((EVERYTHING, target))
 
     @property
-    def bookmark(self) -> tuple[ActivityQuery, str]:
+    def bookmark(self) -> tuple[ActionFilter, str]:
         return self.wanted, "" if self._table.item is None else self._table.item.key
 
-    def return_to(self, bookmark: tuple[ActivityQuery, str]) -> None:
-        query, self._sought = bookmark
+    def return_to(self, bookmark: tuple[ActionFilter, str]) -> None:
+        wanted, self._sought = bookmark
         with self.prevent(Input.Changed):
-            self.query_one(ListSearch).value = query.search
-        self.wanted = query
+            self.query_one(ListSearch).value = wanted.search
+        self.wanted = wanted
         self._reader.ask()
 
     def show_trouble(self) -> None:
         super().show_trouble()
-        self._table.notice = self._nothing
+        if self.session.vitals.storage_trouble:
+            self._table.notice = UNREADABLE
+        elif self._found is None:
+            self._table.notice = READING
+        elif self.wanted != EVERYTHING and self._found.total:
+            hidden_rows = f"{self._found.total:,} in all; press esc to show them."
+            self._table.notice = Notice("∅", self.NO_MATCH, (hidden_rows,))
+        else:
+            self._table.notice = self.nothing_yet
 
     @property
     def first_unknown(self) -> ActivityEntry | None:
@@ -315,45 +279,37 @@ class ActivityScreen(BaseScreen):
                 return entry is not None and entry.is_resendable and not self._engine.actions.read_only
             case "copy_id":
                 return True if entry is not None else None
-            case "search" | "kinds" | "outcomes" | "since":
+            case "search" | "kinds" | "outcomes":
                 is_filter = action == "search" or action in self.FILTERS
                 return is_filter and self._found is not None and self._found.total > 0
         return super().check_action(action, parameters)
-
-    # Keys that change the query
-
-    def action_since(self) -> None:
-        names = tuple(SINCE)
-        self.wanted = replace(self.wanted, since=names[(names.index(self.wanted.since) + 1) % len(names)])
 
     @work
     async def action_kinds(self) -> None:
         if self._found is not None:
             kinds = sorted(self._found.kinds.items())
             items = [PickItem(kind, Badge("·", kind_label(kind), "plain"), f"{count:,}") for kind, count in kinds]
-            sheet = ValuePicker("Filter by kind", items, self.wanted.kinds)
+            sheet = ValuePicker("Filter by kind", items, tuple(self.wanted.kinds))
             if (picked := await self.app.push_screen_wait(sheet)) is not None:
                 self.wanted = replace(self.wanted, kinds=picked[0])
 
     @work
     async def action_outcomes(self) -> None:
         if self._found is not None:
-            counts: dict[str, int] = dict.fromkeys(self.wanted.outcomes, 0) | dict(self._found.outcomes)
+            counts: dict[str, int] = dict.fromkeys(self.wanted.states, 0) | dict(self._found.outcomes)
             items = [
                 PickItem(state, ACTION_BADGES[cast("ActionState", state)], f"{count:,}")
                 for state, count in counts.items()
             ]
-            sheet = ValuePicker("Filter by outcome", items, self.wanted.outcomes)
+            sheet = ValuePicker("Filter by outcome", items, tuple(self.wanted.states))
             if (picked := await self.app.push_screen_wait(sheet)) is not None:
-                self.wanted = replace(self.wanted, outcomes=picked[0])
+                self.wanted = replace(self.wanted, states=picked[0])
 
     def action_search(self) -> None:
         self.query_one(ListSearch).focus()
 
     def action_clear(self) -> None:
-        with self.prevent(Input.Changed):
-            self.query_one(ListSearch).value = ""
-        self.wanted = ActivityQuery()
+        self.return_to((EVERYTHING, self._sought))
 
     @on(Input.Changed)
     @work(group="search", exclusive=True)
@@ -368,8 +324,6 @@ class ActivityScreen(BaseScreen):
 
     def _search_now(self) -> None:
         self.wanted = replace(self.wanted, search=" ".join(self.query_one(ListSearch).value.split()))
-
-    # Keys that act on the write under the cursor
 
     def action_copy_id(self) -> None:
         if (entry := self._table.item) is not None:

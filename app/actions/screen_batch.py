@@ -33,10 +33,8 @@ LISTED: Final = 200
 class ManyText(Struct, frozen=True):
     """The words of a form that sends many requests."""
 
+    verb: str
     title: str
-    draft: str
-    nothing: str
-    """Shown if no run is left."""
     hint: str
     placeholder: str
     consequence: str
@@ -48,9 +46,8 @@ class ManyText(Struct, frozen=True):
 
 
 CONTINUE: Final = ManyText(
+    verb="continue",
     title="Continue many runs",
-    draft="run.continue.many",
-    nothing="Nothing to continue",
     hint="{repository} and {branch} are those of each run.",
     placeholder="What should each of them do next?",
     consequence="Continues {}",
@@ -59,9 +56,8 @@ CONTINUE: Final = ManyText(
 )
 
 RETRY: Final = ManyText(
+    verb="retry",
     title="Retry failed runs",
-    draft="run.retry.many",
-    nothing="Nothing to retry",
     hint="Optional. Added below each run's own instructions.",
     placeholder="Nothing: the same instructions again.",
     consequence="Sends the last instructions of {} that failed again",
@@ -146,7 +142,6 @@ class RunBatch(Struct, frozen=True):
         return tuple(result.result_id for result in self.sent.values() if result.is_done and result.result_id)
 
     def view(self, details: Mapping[str, RunDetail]) -> BatchView:
-        """The batch as a line, with these details of its runs."""
         made = [details[run_id] for run_id in self.made if run_id in details]
         lines = []
         for run in self.runs:

@@ -16,7 +16,7 @@ from app.actions.refusals import FieldProblem
 from app.api.requests import Json
 from app.engine.text import json_or_text
 from storage import RunwardenError
-from widgets.forms.field import ChoiceField, LineField, ParagraphField, pairs_in
+from widgets.forms.field import ChoiceField, LineField, ParagraphField
 from widgets.forms.inputs import MAX_LINE, printable
 
 
@@ -29,7 +29,8 @@ def faithful(text: str) -> str:
 def read_pairs(key: str, text: str) -> dict[str, Json] | FieldProblem:
     """Read lines of `key=value` as the request's object, or return the problem."""
     values: dict[str, Json] = {}
-    for name, equals, value in pairs_in(text):
+    for line in filter(str.strip, text.split("\n")):
+        name, equals, value = map(str.strip, line.partition("="))
         if not equals or not name:
             return FieldProblem(key, f"Write {(name or value)!r} as key=value, or delete it.")
         if name in values:
@@ -46,7 +47,6 @@ def written(value: Json) -> str:
 
 
 def written_pairs(values: Mapping[str, Json]) -> str:
-    """Return a request's object as lines of `key=value`."""
     return "\n".join(f"{key}={written(value)}" for key, value in values.items())
 
 
@@ -73,11 +73,7 @@ class EditorError(RunwardenError):
 
 
 def editor_command(env: Mapping[str, str]) -> list[str]:
-    """Return the command in $VISUAL or $EDITOR, or vi.
-
-    Raises:
-        EditorError: The variable cannot be read as a command.
-    """
+    """The command in $VISUAL or $EDITOR, or vi; raises `EditorError` if it is not a command."""
     try:
         argv = shlex.split(env.get("VISUAL") or env.get("EDITOR") or "vi")
     except ValueError as error:
@@ -97,11 +93,7 @@ def from_editor(app: App[Any], text: str) -> tuple[str, str]:
 
 
 def edit(text: str, env: Mapping[str, str]) -> str:
-    """Return the edited text; blocks, and needs the terminal to itself.
-
-    Raises:
-        EditorError: The editor did not start, failed, or saved something other than text.
-    """
+    """The edited text; blocks, and needs the terminal to itself. Raises `EditorError`."""
     argv = editor_command(env)
     with tempfile.TemporaryDirectory(prefix="runwarden-") as folder:
         file = Path(folder) / "instructions.md"

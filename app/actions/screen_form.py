@@ -77,7 +77,6 @@ class ActionForm(ModalScreen[Action | None]):
         FormButton("command", "Command", "Y", "copy_request('command')", ("preview",)),
         FormButton("send", "Send", "^s", "forward", ("preview",), is_primary=True),
         FormButton("resolve", "Resolve", "v", "resolve", ("refused", "outcome")),
-        FormButton("copy", "Copy id", "y", "copy_id", ("outcome",)),
         FormButton("follow", "Follow", "f", "follow", ("outcome",)),
         FormButton("open", "Open run", "enter", "open_run", ("outcome",), is_primary=True),
         FormButton("done", "Close", "esc", "back", ("outcome",), is_primary=True),
@@ -208,12 +207,10 @@ class ActionForm(ModalScreen[Action | None]):
         self._last_typed = self._focus
 
     def note(self, text: str, tone: Tone = "quiet") -> None:
-        """Show a note about the whole form."""
         if self.is_mounted and self.is_running:
             self.dialog.note(text, tone)
 
     async def send(self, request: WriteRequest) -> None:
-        """Send the request and show its outcome."""
         await self.form_draft.sent(self.engine.clock())
         command_line = self.engine.settings.command_line
         try:
@@ -245,7 +242,6 @@ class ActionForm(ModalScreen[Action | None]):
                 await self.back_to_fields(why_not_done(action))
 
     async def back_to_fields(self, why: str) -> None:
-        """Let the user correct the fields after a refusal."""
         await self.form_draft.sent(None)
         self.enter("editing")
         self.dialog.banner(why)
@@ -333,8 +329,6 @@ class ActionForm(ModalScreen[Action | None]):
         limit = span(self.engine.profile.poll.deadline_s)
         self.dialog.sending(f"Sending…  {waited} of at most {limit}")
 
-    # Keys
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "next_field":
             return isinstance(self.focused, Input)
@@ -354,8 +348,6 @@ class ActionForm(ModalScreen[Action | None]):
                 return self.instructions is not None and bool(self.engine.settings.templates)
             case "resolve":
                 return self._open is not None
-            case "copy_id":
-                return self._result is not None and self._open is None
             case "open_run":
                 return len(self.run_ids) == 1
             case "follow":
@@ -389,7 +381,6 @@ class ActionForm(ModalScreen[Action | None]):
             self.run_worker(self.send(self.request), group="send")
 
     def action_back(self) -> None:
-        """Go back one step; from the fields or the outcome, close."""
         if self.phase in {"editing", "outcome"}:
             self.dismiss(self._result if self.phase == "outcome" else None)
         else:
@@ -443,11 +434,6 @@ class ActionForm(ModalScreen[Action | None]):
         else:
             self.dismiss(action)
 
-    def action_copy_id(self) -> None:
-        if self._result is not None:
-            result_id = safe_text(self._result.result_id or self._result.action_id)
-            self.dialog.did(f"{result_id} {copy_out(self.app, result_id)}.")
-
     def action_copy_request(self, language: Literal["curl", "command"]) -> None:
         profile, command_line = self.engine.profile, self.engine.settings.command_line
         what, text_of = "A curl command (token from RUNWARDEN_TOKEN)", partial(as_curl, profile.base_url)
@@ -467,8 +453,6 @@ class ActionForm(ModalScreen[Action | None]):
 
     def action_follow(self) -> None:
         self.app.post_message(FollowRun(self.run_ids, self.engine.profile.name))
-
-    # Fields
 
     @property
     def values(self) -> Values:
@@ -521,8 +505,6 @@ class ActionForm(ModalScreen[Action | None]):
                 label = self.values["repository"].strip()
                 seen = RunFilter(repositories=(label, f"gitlab:{label}"))
                 field.offer(await self.engine.cache.branches(seen) if label else ())
-
-    # Draft
 
     @work(group="note", exclusive=True)
     async def _note_draft(self) -> None:

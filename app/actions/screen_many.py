@@ -24,7 +24,7 @@ from app.actions.screen_batch import LISTED, RETRY, RunBatch, repository_and_bra
 from app.actions.screen_fields import Field, written_pairs
 from app.actions.screen_form import ActionForm, Built
 from app.api.requests import CancelRun, StartAgent, WriteRequest
-from app.console.session import FollowRun, Session
+from app.console.session import Session
 from app.console.sheets import ConfirmSheet, Sheet
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
@@ -63,9 +63,10 @@ class ManyForm(ActionForm):
         self._cap = cap
         self._is_stopped = False
         self._changed_batch = changed
-        self.run_batch = replace(batch, batch_id=f"{text.draft} {engine.clock().isoformat()}")
+        draft = f"run.{text.verb}.many"
+        self.run_batch = replace(batch, batch_id=f"{draft} {engine.clock().isoformat()}")
         self.FIELDS = (Field("instructions", "instructions", text.hint, ParagraphField, text.placeholder),)
-        super().__init__(engine, draft=text.draft, is_ready=text is RETRY)
+        super().__init__(engine, draft=draft, is_ready=text is RETRY)
 
     def make_rows(self) -> Sequence[Widget]:
         return (*(FormFact(name, fact) for name, fact in self._facts().items()), *super().make_rows())
@@ -111,10 +112,9 @@ class ManyForm(ActionForm):
             return not self._is_stopped
         if action == "forward" and self.phase in {"refused", "outcome"}:
             return bool(self.run_batch.left_to_send) and self._open is None
-        return action != "copy_id" and super().is_possible(action)
+        return super().is_possible(action)
 
     def action_back(self) -> None:
-        """Go back one step; while sending, stop after the current run."""
         if self.phase == "sending":
             self._is_stopped = True
             self.dialog.sending("Stopping after this one.")
@@ -228,7 +228,6 @@ class BatchScreen(Sheet[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "dismiss", "close", id="batch.close"),
-        Binding("f", "follow", "follow all", id="batch.follow"),
         Binding("delete,backspace", "drop", "drop the list", id="batch.drop"),
     ]
 
@@ -240,7 +239,7 @@ class BatchScreen(Sheet[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical() as sheet:
-            sheet.border_subtitle = "enter open · f follow all · del drop the list · esc close"
+            sheet.border_subtitle = "enter open · del drop the list · esc close"
             yield self._list
 
     def on_mount(self) -> None:
@@ -251,10 +250,6 @@ class BatchScreen(Sheet[str | None]):
 
     def on_resize(self) -> None:
         after_refresh(self, self._show)
-
-    def action_follow(self) -> None:
-        if self._batch is not None:
-            self.post_message(FollowRun(tuple(filter(None, (line.opens for line in self._batch.lines)))))
 
     def action_drop(self) -> None:
         self._session.batches.dismiss(self._key)

@@ -301,7 +301,6 @@ class ResolveForm(ModalScreen[Action | None]):
 
 
 def candidate_line(candidate: Candidate) -> Content:
-    """Format a candidate: its id cut, its time, author, status and branch; below them the first line of its words."""
     run_id = shorten(safe_text(candidate.run.run_id, limit=100), 16, "middle")
     facts = (
         candidate.when,

@@ -94,8 +94,6 @@ class NewRunForm(ActionForm):
         branch = f"branch {request.branch_name}" if request.branch_name else "a branch that the service creates"
         return f"Starts one run on {request.repository.label}, on {branch}."
 
-    # The service's agents
-
     @on(events.Mount)
     @work(group="agents")
     async def _read_agents(self) -> None:
@@ -110,8 +108,6 @@ class NewRunForm(ActionForm):
         if isinstance(field := self.fields["name"], ChoiceField):
             field.offer(names, {name: agent.description for name, agent in self._agents.items()})
         self._name_changed()
-
-    # Inputs
 
     @property
     def values(self) -> Values:

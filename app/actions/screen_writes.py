@@ -350,11 +350,7 @@ class OrganizationForm(ActionForm):
 
 
 async def form_for(engine: Engine, action: Action) -> ActionForm:
-    """The right form with the action's request filled in; edits are a draft of that action.
-
-    Raises:
-        UnfaithfulError: No form shows the request exactly as it was sent.
-    """
+    """The form with the action's request filled in; raises `UnfaithfulError` if none shows it as it was sent."""
     if (request := asked_of(action)) is None:
         raise UnfaithfulError("Another version of Runwarden wrote it; send it again from the command line.")
     form: ActionForm

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from datetime import datetime, time, timedelta
 from typing import ClassVar, Final
 
-from msgspec.structs import replace
 from textual import on, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -19,8 +18,6 @@ from app.console.troubles import UNREADABLE
 from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine
-from app.runs.screen_views import of_platform, runs_lead
-from storage.records import RunFilter
 from storage.records.inbox import RETRIED, InboxItem
 from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.frame import Notice
@@ -111,7 +108,12 @@ class InboxScreen(BaseScreen):
     def show_trouble(self) -> None:
         """Update the banner and the text of the empty list, which may report the same problem."""
         super().show_trouble()
-        self._table.notice = self._nothing
+        if self.session.vitals.storage_trouble:
+            self._table.notice = UNREADABLE
+        elif self.session.inbox.items is None:
+            self._table.notice = READING
+        else:
+            self._table.notice = NOTHING if self.session.vitals.now.known else NOT_ASKED
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in {"done", "snooze", "mute", "mark", "mark_all"} and self.is_mounted:
@@ -253,14 +255,6 @@ class InboxScreen(BaseScreen):
                 choices.append((Content("open its incidents in Health"), GoToTab("health", item.subject)))
             if item.kind == "stuck":
                 choices.append((Content("list all stuck runs"), GoToTab("runs", "is:stuck")))
-            elif item.kind in RETRIED and (engine := self.session.engine) is not None:
-                details = (await engine.cache.details(tuple(entry.run_id for entry in runs))).values()
-                if created := [detail.run.created_at for detail in details if detail.run.created_at is not None]:
-                    where = RunFilter(repositories=tuple(sorted({detail.run.repository.label for detail in details})))
-                    if item.kind == "host":
-                        where = of_platform(item.subject)
-                    lists = runs_lead(replace(where, statuses=("failed",)), min(created))
-                    choices.append((Content("list all failures there since the first of these"), lists))
             if (lead := await self.app.push_screen_wait(ChoiceSheet("Open", choices))) is not None:
                 self.post_message(lead)
         elif runs:
@@ -282,14 +276,6 @@ class InboxScreen(BaseScreen):
     def _item(self) -> InboxItem | None:
         row = self._table.item
         return None if row is None else row.item
-
-    @property
-    def _nothing(self) -> Notice:
-        if self.session.vitals.storage_trouble:
-            return UNREADABLE
-        if self.session.inbox.items is None:
-            return READING
-        return NOTHING if self.session.vitals.now.known else NOT_ASKED
 
     def _chosen(self) -> tuple[InboxItem, ...]:
         """The marked items or the one under the cursor, unless it moved there because another one disappeared."""
@@ -319,7 +305,7 @@ class InboxScreen(BaseScreen):
             self._gone = before
         self._list.show(rows_of(items, self._marked))
         self._here = "" if self._item is None else self._item.key
-        self._table.notice = self._nothing
+        self.show_trouble()
         counts = Counter(item.severity for item in items)
         parts = [(f"  {counts[name]:,} {name}", STYLES[tone]) for name, tone in SEVERITY_TONES.items() if counts[name]]
         marked = f"   ■ {len(self._marked):,} marked" if self._marked else ""

@@ -57,8 +57,7 @@ class ImportRow(BatchWrite, frozen=True, kw_only=True):
 def read_rows(path: Path) -> tuple[ImportRow, ...]:
     """Read the rows of a CSV file whose header has `email` and perhaps `offer_code`; bad rows name their problems.
 
-    Raises:
-        ImportFileError: It cannot be read, is not such a file, or has no rows.
+    Raises `ImportFileError` if it cannot be read, is not such a file, or has no rows.
     """
     try:
         # Only a regular file is sure to end: a terminal or a pipe could be read for ever.
@@ -102,8 +101,7 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
 def changed(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow, ...]:
     """The rows with another text in a line, `email,offer_code`; without the line if the text is empty.
 
-    Raises:
-        ImportFileError: The text is not one line of CSV.
+    Raises `ImportFileError` if the text is not one line of CSV.
     """
     try:
         cells = next(csv.reader([text.strip()], strict=True), [])

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from app.actions.refusals import ActionRefusedError
-from app.actions.screen import Activity, ActivityQuery, ActivityScreen, is_wanted
+from app.actions.screen import EVERYTHING, Activity, ActivityScreen, is_wanted
 from app.actions.screen_writes import OnboardForm, OrganizationForm
 from app.api.errors import ApiError
 from app.api.requests import ResendInvitation
@@ -22,6 +22,7 @@ from app.organizations.facts import CLOSED, newest
 from app.organizations.invitations import read_invitations
 from app.organizations.screen_import import OrganizationImportScreen
 from app.runs.document import as_received
+from storage.records import ActionFilter
 from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
 from widgets.frame import Notice
@@ -52,8 +53,7 @@ class OrganizationsScreen(ActivityScreen):
     """The ledger's attempts to create organizations, newest first."""
 
     TAB = "organizations"
-    SEARCHED = ("/ search address, name, slug, id", "/ search")
-    FILTERS = ("outcomes", "since")
+    FILTERS = ("outcomes",)
     NO_MATCH = "No attempt matches"
     COLUMNS = ATTEMPT_COLUMNS
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -74,9 +74,8 @@ class OrganizationsScreen(ActivityScreen):
         self._all: tuple[OrganizationEntry, ...] = ()
         self._asker = CoalescedTask(self._ask, self.run_worker)
 
-    async def load(self, wanted: ActivityQuery) -> Activity:
+    async def load(self, wanted: ActionFilter) -> Activity:
         """Read all attempts, and keep those that match, newest first; the search is in names from the service too."""
-        condition = wanted.condition(self._engine.clock())
         known = {entry.source: entry for entry in self._all}
         entries = []
         for action in await self._engine.ledger.organizations():
@@ -91,22 +90,18 @@ class OrganizationsScreen(ActivityScreen):
         before, self._created = self._created, sum(entry.source.state == "confirmed" for entry in self._all)
         if self._created > before:
             self._ask_service()
-        unsearched = replace(condition, search="")
-        matches = [row for row in self._all if is_wanted(row.source, unsearched) and row.matches(condition.words)]
+        unsearched = replace(wanted, search="")
+        matches = [row for row in self._all if is_wanted(row.source, unsearched) and row.matches(wanted.words)]
         outcomes: Counter[str] = Counter(entry.source.state for entry in self._all)
         return Activity(tuple(matches), len(matches), {"organization.create": len(self._all)}, outcomes)
 
     def extent(self, activity: Activity) -> Content:
-        """The number of attempts with each outcome, and of all if some are hidden."""
         count = f"{activity.matching:,} of {activity.total:,}" if activity.matching < activity.total else ""
         badges = Counter(entry.badge for entry in activity.entries).most_common()
         counts = [Content.assemble((badge.glyph, badge.style), f" {n:,} {badge.word}") for badge, n in badges]
         return Content("   ").join([Content(count)] * bool(count) + counts)
 
-    # Invitations
-
     def engine_changed(self, event: Event) -> None:
-        """Read the attempts again after a change of the ledger, and the invitations when the service is polled."""
         super().engine_changed(event)
         if isinstance(event, LinkChanged) and event.state.subject == "health":
             self._ask_service()
@@ -125,14 +120,11 @@ class OrganizationsScreen(ActivityScreen):
         self._reader.ask()
 
     def trouble(self) -> Notice | None:
-        """The banner's notice: failures first, then unknown outcomes."""
         unknown = sum(entry.unknown is not None for entry in self._all)
         if (broken := super().trouble()) is not None or not unknown:
             return broken
         what = "1 attempt has" if unknown == 1 else f"{unknown} attempts have"
         return Notice("?", f"{what} no known outcome", ("Its address is blocked: press v to resolve.",), "warn")
-
-    # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         item, is_read_only = self._table.item, self._engine.actions.read_only
@@ -143,7 +135,7 @@ class OrganizationsScreen(ActivityScreen):
                 invitation = item.invitation if isinstance(item, OrganizationEntry) else None
                 return not is_read_only and invitation is not None and invitation.state not in CLOSED
             case "clear":
-                return self.wanted.is_narrowed
+                return self.wanted != EVERYTHING
         return super().check_action(action, parameters)
 
     def action_new_organization(self) -> None:

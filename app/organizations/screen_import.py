@@ -126,8 +126,6 @@ class OrganizationImportScreen(BaseScreen):
             return self._rows[item.line]
         return next((row for row in self._rows.values() if row.problems), None)
 
-    # Keys
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "edit":
             return self._to_fix is not None and not self._is_under_way
@@ -189,15 +187,12 @@ class OrganizationImportScreen(BaseScreen):
             self.app.push_screen(ResolveForm(self._engine, self._unknown), lambda _: self._planner.ask())
 
     def action_back(self) -> None:
-        """Go back one step: from the question, or to the organizations; not while rows are sent."""
         if self._is_under_way:
             self.session.notify("A row is being sent: press X to stop after it.", severity="warning")
         elif self._phase == "asked":
             self._withdraw()
         else:
             self.dismiss()
-
-    # Messages from widgets
 
     @on(FormField.Changed)
     def _typed(self) -> None:
@@ -221,8 +216,6 @@ class OrganizationImportScreen(BaseScreen):
             self.action_resolve()
         elif self._table.item is not None and self.check_action("edit", ()):
             self.action_edit()
-
-    # Reading and sending
 
     @on(Input.Submitted)
     @work

@@ -234,7 +234,7 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     else:
         task = continued(runs, known, await engine.cache.final_statuses())
     if not task.runs:
-        session.notify(f"{task.text.nothing}: {task.left_out or 'no run is marked'}.", severity="warning")
+        session.notify(f"Nothing to {task.text.verb}: {task.left_out or 'no run is marked'}.", severity="warning")
         return ()
     # The lines of batches are read from the profile on show: another one's progress is in the form alone.
     follows = {"changed": session.batches.put} if engine is session.engine else {}

@@ -92,11 +92,7 @@ def _condition(connection: sqlite3.Connection, wanted: ActionFilter) -> Where:
     if wanted.actor is not None:
         names = "? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))"
         where &= Where(names, (wanted.actor,))
-    for comparison, moment in (
-        ("created_us >= ?", wanted.since),
-        ("created_us <= ?", wanted.until),
-        ("coalesce(settled_us, created_us) >= ?", wanted.settled_since),
-    ):
+    for comparison, moment in (("created_us >= ?", wanted.since), ("created_us <= ?", wanted.until)):
         if moment is not None:
             where &= Where(comparison, (to_us(moment),))
     if wanted.is_unresolved:

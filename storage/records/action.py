@@ -252,8 +252,6 @@ class ActionFilter(Struct, frozen=True):
     since: datetime | None = None
     """The earliest time of the request, inclusive; so is `until`."""
     until: datetime | None = None
-    settled_since: datetime | None = None
-    """The earliest time, inclusive: of settling for settled actions, of the request for others."""
     search: str = ""
     """Words that must all occur in the instructions, the request or the answer; case is ignored."""
     is_unresolved: bool = False

@@ -68,7 +68,6 @@ async def test_actions_are_filtered(ledger: Ledger, prepare: Prepare, clock: Clo
         (ActionFilter(search="prüfe das"), ["run_9"]),
         (ActionFilter(search="no such offer"), ["bob@x.test"]),
         (ActionFilter(search="bob run_9"), []),
-        (ActionFilter(settled_since=NOON + timedelta(seconds=30)), ["bob@x.test"]),
     ):
         found, count = await ledger.actions(wanted, 10), await ledger.count(wanted)
         assert ([action.subject for action in found], count) == (subjects, len(subjects))

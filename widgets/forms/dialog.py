@@ -83,7 +83,6 @@ class OutcomeText(Struct, frozen=True):
 
 
 def reason(error: ActionFailure) -> str:
-    """An error's message with its status and code."""
     where = ", ".join(filter(None, (f"HTTP {error.http_status}" if error.http_status else "", error.error_code)))
     return f"{error.message} ({where})" if where else error.message
 
@@ -128,7 +127,6 @@ class FormButton(Struct, frozen=True):
     key: str
     """The key, as shown on the button: `^s`, `esc` or a letter."""
     action: str
-    """The screen's action that the button runs."""
     phases: tuple[FormPhase, ...]
     is_primary: bool = False
 

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
-from app.engine.text import json_or_text, safe_text
+from app.engine.text import safe_text
 from storage.records.results import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
 from widgets.kit import after_refresh
@@ -249,7 +249,6 @@ class SecretInput(LineInput):
         """Copy nothing: every program can read the clipboard, and some keep it."""
 
     def action_cut(self) -> None:
-        """Delete the selection without copying it."""
         self.delete_selection()
 
 
@@ -259,31 +258,9 @@ class SecretField(LineField):
     CONTROL = SecretInput
 
 
-_TYPES: Final[dict[type, str]] = {
-    bool: "yes/no",
-    int: "number",
-    float: "number",
-    str: "text",
-    list: "list",
-    dict: "object",
-    type(None): "null",
-}
-
-
-def pairs_in(text: str) -> list[tuple[str, str, str]]:
-    """The key, the separator and the value of each line; the separator is empty where a line has none."""
-    parts = (line.partition("=") for line in text.split("\n") if line.strip())
-    return [(key.strip(), equals, value.strip()) for key, equals, value in parts]
-
-
 class PairsField(ParagraphField):
-    """Keys and values, each on a line as `key=value`; the line below shows how the values will be read."""
+    """Keys and values, each on a line as `key=value`."""
 
     DEFAULT_CSS = """
     PairsField { height: 4; min-height: 4; TextArea { min-height: 3; } }
     """
-
-    @on(TextArea.Changed)
-    def _read(self) -> None:
-        kinds = [f"{key}: {_TYPES[type(json_or_text(value))]}" for key, equals, value in pairs_in(self.value) if equals]
-        self.say(", ".join(kinds) or self._resting_hint)

@@ -21,10 +21,7 @@ _MAX_CLUSTER: Final = 64
 
 
 def printable(text: str) -> str:
-    """Return the text without characters that a terminal would act on, or show as something else.
-
-    Line breaks and tabs stay; a one-line input replaces them.
-    """
+    """The text without characters that a terminal would act on, or show as others; line breaks and tabs stay."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     for at, line in enumerate(lines):
         if safe_text(line, limit=len(line) + 1) != line:
@@ -63,7 +60,6 @@ class LineInput(Input):
             self.post_message(CharactersRemoved(len(text) - len(line)))
 
     def validate_value(self, value: str) -> str:
-        """The printable part of the value, in one line."""
         return printable(value).replace("\n", " ").replace("\t", " ")
 
 
@@ -78,15 +74,8 @@ class ListSearch(LineInput):
     class Left(Message):
         """The focus goes back to the rows."""
 
-    def __init__(self, placeholders: tuple[str, ...]) -> None:
-        """Prepare; the placeholders name the searched fields, the longest first."""
-        super().__init__(placeholder=placeholders[0], compact=True, select_on_focus=False)
-        self._placeholders = placeholders
-
-    def on_resize(self) -> None:
-        self.placeholder = next(
-            (words for words in self._placeholders if len(words) < self.size.width), self._placeholders[-1]
-        )
+    def __init__(self, placeholder: str) -> None:
+        super().__init__(placeholder=placeholder, compact=True, select_on_focus=False)
 
     def action_leave(self, clear: bool) -> None:
         if clear:

@@ -202,7 +202,7 @@ class TextSearch(Vertical):
         self.view = view
         self.none_of: Mapping[Pattern[bytes], str] = {}
         """The message if a pattern other than a typed one is not found."""
-        self._line = ListSearch(("Search: enter go to it, esc clear",))
+        self._line = ListSearch("Search: enter go to it, esc clear")
         self._earlier = earlier
 
     def compose(self) -> ComposeResult:
