@@ -43,7 +43,6 @@ class Owner(Struct, frozen=True):
     """The namespace of the process id: each container has its own."""
 
     def as_json(self) -> str:
-        """The owner in the form that a claim stores."""
         return json.dumps(astuple(self))
 
 
@@ -116,7 +115,6 @@ def acquire_lease(connection: sqlite3.Connection, now: datetime, name: str, owne
 
 
 def release_lease(connection: sqlite3.Connection, name: str, owner: str) -> None:
-    """Release the lease if the owner holds it."""
     connection.execute("DELETE FROM leases WHERE name = ? AND owner = ?", (name, owner))
 
 
@@ -132,7 +130,6 @@ def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str
 
 
 def this_process() -> Owner:
-    """Return this process as an owner of claims."""
     pid = os.getpid()
     return Owner(pid, _started(pid) or NOT_REPORTED, *_this_system())
 

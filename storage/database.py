@@ -64,7 +64,6 @@ def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
 
 
 def is_busy(error: sqlite3.OperationalError) -> bool:
-    """Whether another connection holds the file."""
     return primary_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
@@ -111,7 +110,6 @@ def snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def execute(connection: sqlite3.Connection, sql: str, *values: Value) -> sqlite3.Cursor:
-    """Execute a statement with these values."""
     return connection.execute(sql, tuple(map(bound, values)))
 
 
@@ -122,7 +120,6 @@ def scalar(connection: sqlite3.Connection, sql: str, *values: Value) -> Any:
 
 
 def column(connection: sqlite3.Connection, sql: str, *values: Value) -> list[Any]:
-    """The values of rows with one column."""
     return [value for (value,) in execute(connection, sql, *values).fetchall()]
 
 

@@ -52,7 +52,6 @@ class DatabaseThread:
     _running: object | None = field(default=None, init=False)
 
     async def start(self, connect: Callable[[], sqlite3.Connection]) -> Self:
-        """Start the thread and open its connection there."""
         Thread(target=self._run_jobs, name=self.name, daemon=True).start()
         try:
             await self.reopen(connect)
@@ -62,7 +61,6 @@ class DatabaseThread:
         return self
 
     async def run(self, job: Callable[[sqlite3.Connection], T]) -> T:
-        """Run the job in its turn and return its result."""
         ticket = object()
         try:
             return await self.submit(lambda: self._work(ticket, job))
@@ -88,7 +86,6 @@ class DatabaseThread:
         await self.submit(lambda: self._open(connect))
 
     def submit(self, call: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run the call after earlier ones."""
         if self._is_ended:
             raise StorageClosedError(f"{self.path} was closed. Open it again.", path=self.path)
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()

@@ -29,7 +29,6 @@ def sqlite_text(text: str) -> str:
 
 
 def utc_now() -> datetime:
-    """The time on this machine's clock, aware, UTC."""
     return datetime.now(UTC)
 
 
@@ -85,7 +84,6 @@ _DECODERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
 
 
 def records(record: type[T], rows: Iterable[Sequence[Any]]) -> tuple[T, ...]:
-    """The record of each row, see `record_of`."""
     return tuple(record_of(record, row) for row in rows)
 
 

@@ -114,7 +114,6 @@ class Filling:
         return self.runs_left > coming and self.may_continue()
 
     def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
-        """Count the runs of a page, and report it."""
         self.runs += len(stored.changes.new)
         self.runs_left -= len(stored.changes.new)
         self.on_page(self, stored, coverage)
@@ -463,7 +462,6 @@ class Backfill:
 
 
 def missing_gaps(history: History, floor: datetime | None) -> Sequence[CoverageGap]:
-    """The gaps above this creation time."""
     if history.is_unread:
         return (CoverageGap(None, None),)  # The list continues, but its order proves nothing.
     if floor is None:

@@ -78,7 +78,6 @@ class Cadence:
         self.interval_s = self.base_s
 
     def succeeded(self, now_s: float) -> None:
-        """Halve an interval that failures made long."""
         self.interval_s = max(self.base_s, self.interval_s / 2)
         self.rationed_s = RECOVERY_FACTOR * self.rationed_s if RECOVERY_FACTOR * self.rationed_s > self.base_s else 0.0
         self.due_at_s = now_s + max(self.interval_s, self.rationed_s * (0.8 + 0.4 * self.draw()))
@@ -90,7 +89,6 @@ class Cadence:
         self.due_at_s = now_s + self.base_s + self.draw() * (longest_s - self.base_s)
 
     def refused(self, now_s: float, wait_s: float) -> None:
-        """Multiply the interval by four; the next poll comes after the wait."""
         self.rationed_s = min(max(SLOWEST_S, self.base_s), 4 * max(self.rationed_s, self.base_s))
         self.due_at_s = now_s + wait_s + self.rationed_s * (0.5 + self.draw())
 
@@ -149,7 +147,6 @@ class Polling:
         self.schedule = Schedule(DEADLINE_S, max(self.runs_s, 1.0), lambda problem: announce(StorageFailed(problem)))
 
     def start(self) -> None:
-        """Start polling immediately."""
         self._cadences = {"runs": Cadence(self.runs_s), "health": Cadence(self.health_s)}
         self.schedule.start(self._catch_up)
         for sync in (self.runs, self.health):
@@ -168,7 +165,6 @@ class Polling:
                 self.schedule.run_now(subject)
 
     async def stop(self) -> None:
-        """Stop polling and release the lease."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)

@@ -101,7 +101,6 @@ class RefreshAnswers:
     """Entries of the head without a usable id. Those of the sweeps are not counted: they may be the same entries."""
 
     def add(self, stored: StoredPage) -> None:
-        """Add a page: its ids, and its changes to the cache."""
         self.seen |= {run.run_id for run in stored.page.runs}
         self.updated += stored.changes.updated
 

@@ -64,7 +64,6 @@ class Schedule(Struct, eq=False):
             self._plan(name, 0.0)
 
     async def stop(self) -> None:
-        """Cancel every run and wait until it has ended."""
         if self._watch is not None:
             self._watch.cancel()
         self._jobs.clear()

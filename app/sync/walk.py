@@ -76,7 +76,6 @@ class RunReader(Struct, frozen=True):
         return changes
 
     async def page(self, query: RunQuery, token: str | None = None, size: int | None = None) -> StoredPage:
-        """Read and store one page."""
         asked_at = self.clock()
         page = await self.client.list_runs(query, page_size=size or self.page_size, page_token=token)
         # Runs created after the newest listed run are news; if the list is empty, all later runs are.
@@ -145,7 +144,6 @@ def dates_are_creations(runs: Sequence[Run], since: datetime, until: datetime) -
 
 
 def are_within(runs: Sequence[Run], since: datetime | None, until: datetime) -> bool:
-    """Whether all runs show a creation in the window."""
     return all(
         run.created_at is not None and run.created_at <= until and (since is None or run.created_at >= since - SECOND)
         for run in runs
@@ -190,7 +188,6 @@ class Order:
         self.pages += 1
 
     def add(self, run: Run) -> None:
-        """Add the list's next run."""
         created, changed = run.created_at, run.updated_at
         if self.is_odd:
             return
@@ -205,7 +202,6 @@ class Order:
         self.bottom, self._changed = created, changed
 
     def read(self, page: RunPage) -> None:
-        """Add all runs of the next page."""
         self.begin_page(page)
         for run in page.runs:
             self.add(run)

@@ -211,7 +211,6 @@ class Cache(ThreadedStore):
         return await self._read(job, condition, sort)
 
     async def count(self, condition: RunFilter) -> int:
-        """The number of matching runs."""
         if condition.search and (self._filling is None or self._filling.done()):
             # Not before the first rows, and nothing waits for it: for a million runs it takes a second.
             self._filling = asyncio.ensure_future(self._fill())
@@ -270,7 +269,6 @@ class Cache(ThreadedStore):
                 pass
 
     async def make_indexes(self, *orders: str) -> None:
-        """Make the indexes of these orders, unless they exist."""
         for order in (schema.ORDER_INDEXES.keys() & orders) - self._indexed:
             await self.writer.run(partial(schema.make_index, order=order))
             self._indexed.add(order)

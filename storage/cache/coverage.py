@@ -215,7 +215,6 @@ def load_note(connection: sqlite3.Connection, name: str) -> int | None:
 
 
 def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:
-    """Pause the backfill of all processes, or resume it."""
     store_note(connection, "is_backfill_paused", int(paused))
 
 

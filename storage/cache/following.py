@@ -40,7 +40,6 @@ def pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
 
 
 def unpin(connection: sqlite3.Connection, run_id: str) -> bool:
-    """Unfollow a run; return whether it was followed."""
     return execute(connection, "DELETE FROM pins WHERE run_id = ?", run_id).rowcount > 0
 
 

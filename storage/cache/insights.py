@@ -51,7 +51,6 @@ def repositories(connection: sqlite3.Connection, since: datetime) -> tuple[Repos
 
 
 def failed_between(connection: sqlite3.Connection, wanted: RunFilter, start: datetime, end: datetime) -> FailedRuns:
-    """The matching runs that failed between two times."""
     condition = where(wanted)
     sql = (
         "SELECT count(*), min(created_us) FROM runs INDEXED BY runs_updated"

@@ -21,11 +21,9 @@ class MergedCaches(Struct, eq=False):
     _caches: Mapping[str, Cache]
 
     async def count(self, condition: RunFilter) -> int:
-        """The number of matching runs in all caches."""
         return sum(await self._each(lambda _, cache: cache.count(condition)))
 
     async def stuck(self) -> frozenset[str]:
-        """The ids of the rows of stuck runs."""
         stuck = await self._each(lambda _, cache: cache.stuck())
         return frozenset(row_id(name, run_id) for name, ids in zip(self._caches, stuck, strict=True) for run_id in ids)
 

@@ -46,7 +46,6 @@ class SetAside(Struct, frozen=True):
     """Whether the cache was damaged; otherwise another version of Runwarden created its layout."""
 
     def __str__(self) -> str:
-        """Describe the damage and its cost."""
         why = "was damaged" if self.is_damaged else "was made by another version of Runwarden"
         return f"The cache {why}. It is now {self.path}, and the runs are fetched again."
 

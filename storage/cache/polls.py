@@ -85,7 +85,6 @@ def change_budget(connection: sqlite3.Connection, change: Callable[[BudgetState]
 
 
 def run_clock(connection: sqlite3.Connection) -> RunClock:
-    """The clock that dates the runs, as far as it is known."""
     state = budget(connection)
     # If the list is out of order, its times may be local times.
     is_known = bool(state.clock_heard) and load_note(connection, "out_of_order") is None

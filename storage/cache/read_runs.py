@@ -43,7 +43,6 @@ class Remembered(Struct, eq=False, kw_only=True):
     _version: int | None = None
 
     def get(self, connection: sqlite3.Connection, key: Hashable, read: Callable[[], T]) -> T:
-        """The value of this key, read now unless it is known."""
         version = data_version(connection)
         if version != self._version or len(self.values) > _REMEMBERED:
             self._version, self.values = version, {}
@@ -54,7 +53,6 @@ class Remembered(Struct, eq=False, kw_only=True):
 
 
 def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> int:
-    """The number of matching runs."""
     rest = replaced_statuses(condition)
     if (rest and condition != rest) or condition.active:
         return remembered.get(connection, ("total", condition), lambda: count(connection, where(condition)))
@@ -91,7 +89,6 @@ def replaced_statuses(condition: RunFilter) -> RunFilter:
 
 
 def count(connection: sqlite3.Connection, condition: Where) -> int:
-    """The number of matching runs."""
     return int(scalar(connection, f"SELECT count(*) FROM runs WHERE {condition.sql}", *condition.parameters))
 
 
@@ -108,7 +105,6 @@ def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
 
 
 def known_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """All statuses ever seen."""
     return tuple(column(connection, "SELECT status FROM statuses ORDER BY status"))
 
 

@@ -63,7 +63,6 @@ WHERE id = ?
 
 
 def where(condition: RunFilter) -> Where:
-    """The SQL condition of a filter."""
     since_us = NO_TIME_US + 1 if condition.since is None else to_us(condition.since)
     until_us = MAX_US if condition.until is None else to_us(condition.until)
     matching = Where()
@@ -94,7 +93,6 @@ def where(condition: RunFilter) -> Where:
 
 
 def search_words(condition: RunFilter) -> list[str]:
-    """The words that a run's text must contain."""
     return sqlite_text(condition.search).casefold().split()[:MAX_WORDS]
 
 
@@ -146,7 +144,6 @@ def _negated(part: Where | None) -> Where | None:
 
 
 def order_by(sort: RunSort, *, backwards: bool = False) -> str:
-    """The terms of ORDER BY."""
     flip = sort.descending != backwards
     return ", ".join(f"{column} {'ASC' if rises != flip else 'DESC'}" for column, rises in _ASCENDING[sort.column])
 

@@ -134,7 +134,6 @@ def layout_of(connection: sqlite3.Connection) -> int:
 
 
 def make_index(connection: sqlite3.Connection, order: str) -> None:
-    """Create the index of this order, if it is missing."""
     connection.execute(ORDER_INDEXES[order])
 
 

@@ -216,7 +216,6 @@ def set_presence(connection: sqlite3.Connection, run_ids: Sequence[str], presenc
 
 
 def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSummary) -> None:
-    """Replace the known subject and result of a cached run."""
     asked, result = sqlite_text(summary.asked), sqlite_text(summary.result)
     agent = summary.agent and sqlite_text(summary.agent)
     summary = replace(summary, asked=asked, result=result, agent=agent)
@@ -270,7 +269,6 @@ class RunMerge(Struct, frozen=True):
     """The newest creation of each repository's runs."""
 
     def merge(self, answer: PreparedRuns) -> RunChanges:
-        """Store the runs of an answer; return the changes."""
         asked_us, left = answer.asked_us, dict(answer.arrived)
         run_ids = list(left)
         if not (run_ids and self._knows("run_id BETWEEN ? AND ?", min(run_ids), max(run_ids))):

@@ -102,7 +102,6 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
 
 
 def ids(connection: sqlite3.Connection) -> frozenset[str]:
-    """Ids of the runs that are flagged."""
     return frozenset(column(connection, "SELECT r.run_id FROM stuck AS s JOIN runs AS r ON r.id = s.run"))
 
 

@@ -277,5 +277,4 @@ def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy
 
 
 def within(condition: RunFilter, by: GroupBy, name: str) -> RunFilter:
-    """The filter, restricted to this group's runs."""
     return replace(condition, repositories=(name,)) if by == "repository" else replace(condition, branches=(name,))

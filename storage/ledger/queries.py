@@ -82,7 +82,6 @@ def actions(
 
 
 def count(connection: sqlite3.Connection, wanted: ActionFilter) -> int:
-    """The number of matching actions."""
     where = _condition(connection, wanted)
     return int(scalar(connection, f"SELECT count(*) FROM actions WHERE {where.sql}", *where.parameters))
 
@@ -105,7 +104,6 @@ def _condition(connection: sqlite3.Connection, wanted: ActionFilter) -> Where:
 
 
 def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
-    """The number of actions by kind and state."""
     rows = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY kind, state").fetchall()
     return {(kind, state): count for kind, state, count in rows}
 

@@ -228,7 +228,6 @@ class Action(Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the outcome is still open, for the program or for the user."""
         return self.state in OPEN_STATES and self.resolution is None
 
 
@@ -259,7 +258,6 @@ class ActionFilter(Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The search as lower-case words."""
         return tuple(self.search.casefold().split())
 
 

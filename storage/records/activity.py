@@ -47,12 +47,10 @@ class LinkState(Struct, frozen=True):
 
     @property
     def is_failing(self) -> bool:
-        """Whether the last poll failed."""
         return self.failing_since is not None
 
 
 def link_of(links: Iterable[LinkState], subject: Subject) -> LinkState | None:
-    """Return the state of one subject's link."""
     return next((link for link in links if link.subject == subject), None)
 
 

@@ -75,7 +75,6 @@ class ReportedProblem(AlertSubject, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """Identifies the problem: its group, its source and its route."""
         return self.group, self.source, self.route
 
 

@@ -42,7 +42,6 @@ class Mark(Struct, frozen=True):
     """The last event when it was snoozed; later ones bring it back at once. None: none does."""
 
     def is_done(self, at: datetime) -> bool:
-        """Whether an event of that time is done."""
         return self.done_until is not None and at <= self.done_until
 
     def hides(self, at: datetime, now: datetime) -> bool:

@@ -17,7 +17,6 @@ class RunCounts(Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        """The number of all these runs."""
         return self.completed + self.failed + self.unfinished + self.ended_otherwise
 
 

@@ -132,7 +132,6 @@ class RunFilter(Struct, frozen=True):
         return is_active or self.active or self.stuck
 
     def lets_status_through(self, status: str, final_statuses: Collection[str]) -> bool:
-        """Whether runs of this status match the filter's statuses."""
         if self.statuses and status not in self.statuses:
             return False
         is_excluded = self.active if status in final_statuses else self.ended
@@ -185,7 +184,6 @@ class RunWindow(Struct, frozen=True):
 
     @property
     def runs(self) -> int:
-        """Runs of the whole table."""
         return self.total - len(self.gaps) if self.matching is None else self.matching
 
     def row(self, index: int) -> RunRow | None:
@@ -196,7 +194,6 @@ class RunWindow(Struct, frozen=True):
         return self.rows[position] if is_here else None
 
     def gap(self, index: int) -> CoverageGap | None:
-        """The gap in the row of that number, or None."""
         return next((gap for number, gap in self.gaps if number == index), None)
 
     def head(self, index: int) -> RunGroup | None:

@@ -329,7 +329,6 @@ class RunDetail(Struct, frozen=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether the run's status is final."""
         return self.run.status in self.final_statuses
 
     @property

@@ -92,7 +92,6 @@ class State(ThreadedStore):
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
-        """Open the state, and create or migrate it if needed."""
         check_locks(path)
         thread = DatabaseThread(path, "state", DAMAGE_FIX, _MOVED_FIX)
         await thread.start(partial(open_durable, path, SCHEMA))

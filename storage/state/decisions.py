@@ -157,7 +157,6 @@ def store_request(connection: sqlite3.Connection, decision_id: int, request_json
 
 
 def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[str]) -> frozenset[str]:
-    """The identities that the rule has not decided on."""
     stored = {identity: sqlite_text(identity) for identity in identities}
     query = "SELECT identity FROM decisions WHERE rule = ? AND identity IN (SELECT value FROM json_each(?))"
     claimed = {*column(connection, query, rule, stored.values())}
@@ -176,7 +175,6 @@ def unknown_decisions(connection: sqlite3.Connection, since: datetime) -> tuple[
 
 
 def decision_of(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
-    """The decision with this number."""
     return next(iter(_select(connection, "WHERE id = ?", decision_id)), None)
 
 
@@ -201,7 +199,6 @@ def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Deci
 
 
 def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
-    """The number of decisions by rule and outcome."""
     query = "SELECT rule, outcome, count(*) FROM decisions GROUP BY rule, outcome"
     return {(rule, outcome): count for rule, outcome, count in connection.execute(query).fetchall()}
 

@@ -168,7 +168,6 @@ def recent_deliveries(
 
 
 def delivery(connection: sqlite3.Connection, number: int) -> Delivery | None:
-    """The delivery with this number."""
     rows = execute(connection, f"SELECT {_DELIVERY} FROM deliveries WHERE id = ?", number)
     return next(iter(records(Delivery, rows)), None)
 
@@ -187,7 +186,6 @@ def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
 
 
 def marks(connection: sqlite3.Connection) -> dict[str, Mark]:
-    """Every mark, keyed by item."""
     rows = connection.execute(f"SELECT key, {_MARK} FROM inbox").fetchall()
     return {key: record_of(Mark, values) for key, *values in rows}
 
