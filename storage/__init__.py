@@ -1,5 +1,7 @@
 """Runwarden's databases: the cache, which can be fetched again, and the ledger and the state, which cannot.
 
+Every function that uses a file may raise `StorageError`, whose message has the file and the fix.
+
 Here, the root of the errors of the console, the command line and their files; the service has its own:
 
 RunwardenError

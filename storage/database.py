@@ -1,7 +1,4 @@
-"""A database: its connection, its transactions, its schema, and copies of it while it is in use.
-
-A function that finds a file that cannot be used raises a `StorageError`.
-"""
+"""A database: its connection, its transactions, its schema, and copies of it while it is in use."""
 
 import sqlite3
 import time

@@ -1,7 +1,4 @@
-"""Database files: private to their owner, created by one process at a time, never deleted silently.
-
-A function that cannot do its work raises a `StorageError`.
-"""
+"""Database files: private to their owner, created by one process at a time, never deleted silently."""
 
 import fcntl
 import os

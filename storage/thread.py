@@ -28,7 +28,7 @@ class DatabaseThread:
 
     A job is one function from start to end; cancelling the task that awaits it either keeps it from starting or lets it
     finish, so that a transaction is never left half done. The thread settles the futures of one event loop: a job costs
-    a third of what it costs in a pool. A database that fails, cannot be opened or was closed raises `StorageError`.
+    a third of what it costs in a pool.
     """
 
     path: Path

@@ -1,8 +1,7 @@
 """The request budget: the service's limits, health and clock, as known to all processes of a data folder.
 
 No request is sent before a wait that the service stated is over. After a 429, polls and history wait a random while
-longer, and history is fetched no faster than anything else.
-After several failures in a row they also wait, longer each time.
+longer, and history is fetched no faster than anything else. After several failures in a row they also wait.
 """
 
 import asyncio

@@ -39,13 +39,10 @@ class Client:
         network: Network | None = None,
         source: TokenSource | None = None,
     ) -> None:
-        """Prepare, without any I/O; each request must be answered in full within `deadline_s`.
+        """Prepare, without any I/O; `ValueError` if `app.profiles.values.base_address` refuses the address.
 
-        Where the token is an error, every request fails with `NoTokenError`. A refused token is read again from
-        `source`, if that may hold another.
-
-        Raises:
-            ValueError: The base address cannot be used, see `app.profiles.values.base_address`.
+        Each request must be answered in full within `deadline_s`. Where the token is an error, it fails with
+        `NoTokenError`. A refused token is read again from `source`, if that may hold another.
         """
         self.budget = budget or Budget()
         """Every request through this client waits here for its turn."""
@@ -99,10 +96,7 @@ class Client:
         """Send a write once (spec 4.1, 4.3, 4.4, 4.6), by default with a body made from the request.
 
         `before_first_byte` is awaited just before the first byte leaves; its error is passed on, and nothing was
-        sent.
-
-        Raises:
-            ApiError: Its known effect is in `surely_not_sent` and `may_have_been_executed`.
+        sent. An `ApiError` has its known effect in `surely_not_sent` and `may_have_been_executed`.
         """
         body = as_json(request) if body_json is None else body_json
         try:

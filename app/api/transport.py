@@ -173,11 +173,7 @@ class Transport:
             await lane.aclose()
 
     async def exchange(self, call: Call, *, before_first_byte: CommitHook | None = None) -> Reply:
-        """Send a request once and read its answer; a read is sent again if its token was replaced.
-
-        Raises:
-            ApiError: There is no usable answer. An error of `before_first_byte` is passed on.
-        """
+        """Send a request once and read its answer; a read is sent again if its token was replaced."""
         used = self.token
         try:
             return await self._send(call, before_first_byte)

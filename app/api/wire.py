@@ -3,8 +3,6 @@
 Unknown fields, statuses and platforms are kept as received, and so is a field of another type than the spec's. A time
 that cannot be read is unknown. An answer without what is required raises `UnusableAnswerError`, as do NaN, and text
 that is not JSON.
-
-Below are the answers of the results extension (docs/dev/api.md).
 """
 
 import json

@@ -122,9 +122,6 @@ class Engine:
         """Open the profile's files, without a request. `cache_file`: used in place of the profile's own cache.
 
         The actor is `console`, `cli` or `bot:<rule>`; the ledger adds the login name and the machine.
-
-        Raises:
-            StorageError: A file cannot be used; the message says how to fix it.
         """
         async with AsyncExitStack() as stack:
             files = await ProfileFiles.open(settings, profile, actor=actor, clock=clock, cache_file=cache_file)

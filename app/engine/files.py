@@ -1,7 +1,4 @@
-"""A profile's files without the service: quick to open, for commands that only read local data.
-
-A file that cannot be used raises `StorageError`; the message has the fix.
-"""
+"""A profile's files without the service: quick to open, for commands that only read local data."""
 
 import getpass
 import os

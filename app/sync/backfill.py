@@ -119,11 +119,7 @@ class Filling:
         self.on_page(self, stored, coverage)
 
     async def fill_windows(self, gaps: Iterable[CoverageGap]) -> None:
-        """Fetch by windows until nothing is missing, no more runs may be fetched or a request fails.
-
-        Raises:
-            ApiError: The first failure.
-        """
+        """Fetch by windows until nothing is missing, no more runs may be fetched or a request fails."""
         self._windows = [
             Window(None if gap.after is None else gap.after + MICROSECOND, gap.before - MICROSECOND)
             for gap in gaps
@@ -218,10 +214,7 @@ class Filling:
 
 
 class Backfill:
-    """Fetches missing history, as far as the configuration or a user asks.
-
-    A request that fails raises `ApiError`; runs before it are kept.
-    """
+    """Fetches missing history, as far as the configuration or a user asks."""
 
     def __init__(self, runs: RunSync, settings: HistorySettings) -> None:
         self.progress = BackfillProgress()

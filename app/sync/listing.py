@@ -22,10 +22,7 @@ class FilterIgnoredError(Exception):
 
 
 class Listing(Struct, frozen=True):
-    """Answers `runs list`: newest first, filtered by the service if possible and here otherwise.
-
-    A request that fails raises `ApiError`; runs before it are kept.
-    """
+    """Answers `runs list`: newest first, filtered by the service if possible and here otherwise."""
 
     runs: RunSync
 

@@ -103,11 +103,7 @@ class HealthSync(SubjectSync):
     subject = "health"
 
     async def refresh(self) -> None:
-        """Poll once.
-
-        Raises:
-            ApiError: The service could not be asked: the hosts' known state does not change.
-        """
+        """Poll once; if the service could not be asked, the hosts' known state does not change."""
         try:
             report = await self.client.health()
         except ApiError as error:

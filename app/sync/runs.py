@@ -107,7 +107,7 @@ class RefreshAnswers:
 
 @dataclass(slots=True, kw_only=True)
 class RunSync(SubjectSync):
-    """Keeps the cached runs up to date. A request that fails raises `ApiError`."""
+    """Keeps the cached runs up to date."""
 
     subject: ClassVar[Subject] = "runs"
     page_size: int
@@ -128,11 +128,7 @@ class RunSync(SubjectSync):
         self.reader = RunReader(self.client, self.cache, self.announce, self.clock, self.page_size, self.failure_facts)
 
     async def refresh(self) -> None:
-        """Read the head, sweep active statuses, then look up active runs that neither showed.
-
-        Raises:
-            ApiError: A request failed. Runs before it are kept, and the cache remembers the failure.
-        """
+        """Read the head, sweep active statuses, then look up active runs that neither showed; record a failure."""
         self._refreshes += 1
         answers = RefreshAnswers()
         try:

@@ -40,7 +40,7 @@ class StoredPage(Struct, frozen=True):
 
 
 class RunReader(Struct, frozen=True):
-    """Reads lists of runs into the cache, each dated by its request. A request that fails raises `ApiError`."""
+    """Reads lists of runs into the cache, each dated by its request."""
 
     client: Client
     cache: Cache

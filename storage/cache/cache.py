@@ -65,8 +65,7 @@ def _states(
 class Cache(ThreadedStore):
     """Runs, health, link and coverage of one profile, in one SQLite file.
 
-    Writes happen on one thread, reads on another: a window of rows never waits for a batch. Every method may raise
-    `StorageError`, whose message has the file and the fix.
+    Writes happen on one thread, reads on another: a window of rows never waits for a batch.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class SetAside(Struct, frozen=True):
 def prepare(path: Path, now: datetime) -> SetAside | None:
     """Create the cache's file if it is missing, and replace one that cannot be used; return the file set aside.
 
-    Raises `DatabaseBusyError` if a Runwarden of another version has it open, or another `StorageError`.
+    Raises `DatabaseBusyError` if a Runwarden of another version has it open.
     """
     with opening(path), translated(path, DAMAGE_FIX):
         is_damaged = _mark(path).exists()

@@ -104,10 +104,7 @@ _thread = partial(DatabaseThread, name="ledger", damage_fix=DAMAGE_FIX, moved_fi
 
 @dataclass(eq=False)
 class Ledger(ThreadedStore):
-    """The actions of one profile, in one SQLite file that is on disk before any call returns.
-
-    Every method may raise `StorageError`, whose message has the file and the fix.
-    """
+    """The actions of one profile, in one SQLite file that is on disk before any call returns."""
 
     author: Author = NO_AUTHOR
 
@@ -129,10 +126,8 @@ class Ledger(ThreadedStore):
     async def prepare(self, entry: Action, *, again: bool = True, supersedes: str | None = None) -> Action:
         """Enter an action, owned by this process and its author; nothing of it is sent yet.
 
-        Args:
-            entry: The action to enter; its key is unique among all actions that may have had an effect.
-            again: Whether an organization may be created for an address that has one.
-            supersedes: The unknown action that the user sent again as this one; open again if this one had no effect.
+        `again`: an organization may be created for an address that has one. `supersedes`: the unknown action that the
+        user sent again as this one; it is open again if this one had no effect.
 
         Raises:
             WrongStateError: The superseded action is not unknown, or was resolved.

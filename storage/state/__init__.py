@@ -88,7 +88,7 @@ def version(connection: sqlite3.Connection) -> int:
 
 
 class State(ThreadedStore):
-    """One profile's automations, in one SQLite file; every method may raise `StorageError`."""
+    """One profile's automations, in one SQLite file."""
 
     @classmethod
     async def open(cls, path: Path, *, clock: Clock = utc_now) -> Self:
