@@ -175,7 +175,7 @@ class Actions(Struct, frozen=True):
     client: Client
     ledger: Ledger
     store: Callable[[Iterable[Run], Collection[str]], Coroutine[Any, Any, RunChanges]]
-    """`RunSync.store`, through which all runs reach the cache."""
+    """`RunReader.store`, through which all runs reach the cache."""
     announce: Announce
     clock: Callable[[], datetime]
     actor: str

@@ -85,9 +85,8 @@ class Engine:
         self.backfill = Backfill(self.runs, settings.history)
         self.listing = Listing(self.runs)
         by = f"{actor}:{login()}"
-        self.actions = Actions(
-            client, ledger, self.runs.store, publish, clock, by, profile.read_only, settings.command_line
-        )
+        store = partial(self.runs.reader.store, is_of_write=True)
+        self.actions = Actions(client, ledger, store, publish, clock, by, profile.read_only, settings.command_line)
         self.reconciliation = Reconciliation(self.runs, self.listing, self.extension, self.actions)
         self.follow_ups = FollowUps(self.actions, cache, self.usable_state, publish)
         patient_extension = replace(self.extension, client=client.at(Priority.BACKFILL))

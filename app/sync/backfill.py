@@ -86,13 +86,10 @@ class Filling:
     reader: RunReader
     missing: Callable[[], Awaitable[Sequence[CoverageGap]]]
     """The gaps that are missing now, newest first."""
-    on_page: Callable[["Filling", StoredPage, Coverage | None], None]
-    """Called after each page, with the coverage if it changed."""
+    backfill: "Backfill"
     may_continue: Callable[[], bool]
     runs_left: float
     """How many more runs may be fetched."""
-    parallel: float
-    """Requests at a time; halved after a refusal, and slowly raised again."""
     longest: float = MAX_WINDOW_PAGES
     """Pages of a window."""
     is_odd: bool = False
@@ -116,7 +113,7 @@ class Filling:
     def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
         self.runs += len(stored.changes.new)
         self.runs_left -= len(stored.changes.new)
-        self.on_page(self, stored, coverage)
+        self.backfill.came(self, stored, coverage)
 
     async def fill_windows(self, gaps: Iterable[CoverageGap]) -> None:
         """Fetch by windows until nothing is missing, no more runs may be fetched or a request fails."""
@@ -127,7 +124,7 @@ class Filling:
         ]
         try:
             while True:
-                while self._failure is None and len(self._asked) < int(self.parallel):
+                while self._failure is None and len(self._asked) < int(self.backfill.parallel):
                     coming = self.reader.page_size * len(self._asked)
                     if not self.goes_on(coming) or (window := self._next()) is None:
                         break
@@ -195,18 +192,19 @@ class Filling:
         self._windows.insert(0, window)
 
     def _end(self, task: asyncio.Task[None], window: Window) -> None:
+        parallel = self.backfill.parallel
         try:
             task.result()
         except RateLimitedError as error:
             # Some of many parallel requests give up before their turn; a single one fails with the stated wait.
-            if self.parallel <= 1:
+            if parallel <= 1:
                 self._failure = self._failure or error
-            self.parallel = max(1.0, self.parallel / 2)
+            self.backfill.parallel = max(1.0, parallel / 2)
             self._windows.insert(0, window)
         except ApiError as error:
             self._failure = self._failure or error
         else:
-            self.parallel = min(float(PARALLEL), self.parallel + 1 / PARALLEL)
+            self.backfill.parallel = min(float(PARALLEL), parallel + 1 / PARALLEL)
             spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]
             is_known = len(spans) == len(self._windows) + len(self._asked)
             left = sum(spans, timedelta(0)) / self._spacing if self._spacing and is_known else None
@@ -218,14 +216,14 @@ class Backfill:
 
     def __init__(self, runs: RunSync, settings: HistorySettings) -> None:
         self.progress = BackfillProgress()
-        """The progress of this process's backfill."""
+        self.parallel = float(PARALLEL)
+        """Requests at a time; halved after a refusal, and slowly raised again."""
         self._runs = runs
         self._announce = runs.announce
         self._in_background = replace(runs.reader, client=runs.client.at(Priority.BACKFILL))
         self._on_demand = replace(runs.reader, client=runs.client.at(Priority.ASKED))
         self._cache = runs.cache
         self._settings = settings
-        self._parallel = float(PARALLEL)
         self._odd: list[CoverageGap] = []
         """Gaps that were asked for and whose runs are out of order: only a user has them asked for again."""
         self._is_paused = False
@@ -277,10 +275,9 @@ class Backfill:
                 filling = Filling(
                     self._on_demand if is_asked else self._in_background,
                     missing,
-                    self._came,
+                    self,
                     lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
                     self._settings.runs - await self._cache.count(RunFilter()) if days is None else math.inf,
-                    self._parallel,
                 )
                 async with self._shared(hears_pause=not is_asked):
                     await self._fill(filling)
@@ -315,9 +312,7 @@ class Backfill:
         self._asked_for += 1
         try:
             async with self._turn, self._shared():
-                longest = max(1.0, pages)
-                filling = Filling(self._on_demand, missing, self._came, lambda: True, most, self._parallel, longest)
-                await self._fill(filling)
+                await self._fill(Filling(self._on_demand, missing, self, lambda: True, most, max(1.0, pages)))
             return (await self._cache.coverage(), await self._cache.count(RunFilter())) != before
         finally:
             self._asked_for -= 1
@@ -340,14 +335,11 @@ class Backfill:
         gaps = await filling.missing()
         if not gaps or not filling.goes_on():
             return
-        try:
-            if gaps[0].before is not None and await self._runs.filters_by_creation():
-                await filling.fill_windows(gaps)
-                if not filling.is_odd:
-                    return
-                self._runs.dates_are_proven = False  # These claims have to be proven again before use.
-        finally:
-            self._parallel = filling.parallel
+        if gaps[0].before is not None and await self._runs.filters_by_creation():
+            await filling.fill_windows(gaps)
+            if not filling.is_odd:
+                return
+            self._runs.dates_are_proven = False  # These claims have to be proven again before use.
         while (gaps := await filling.missing()) and filling.goes_on():
             if not await self._walk(filling, gaps[0].before):
                 self._odd += await filling.missing()
@@ -408,7 +400,8 @@ class Backfill:
 
     # Progress
 
-    def _came(self, filling: Filling, stored: StoredPage, coverage: Coverage | None) -> None:
+    def came(self, filling: Filling, stored: StoredPage, coverage: Coverage | None) -> None:
+        """Announce a page's progress, with the coverage if it changed."""
         left, done = filling.estimate, self.progress.done_runs + len(stored.changes.new)
         speed = filling.runs / max(time.monotonic() - filling.began_s, 1e-3)
         self.progress = replace(

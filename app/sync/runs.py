@@ -1,7 +1,7 @@
 """Polling runs: the newest, the active and the vanished, at a cost in proportion to what changes (spec 4.2)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -117,7 +117,6 @@ class RunSync(SubjectSync):
     """Asks the service for a run's turns; raises `ApiError`."""
     failure_facts: ReadFailureFacts | None = None
     reader: RunReader = field(init=False)
-    """Stores any list of runs."""
     _refreshes: int = 0
     _asked: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The refresh that may look a missing run up again, and the pause before it, by run."""
@@ -155,10 +154,6 @@ class RunSync(SubjectSync):
             await self.record(error)
             raise
         await self.record(None, dropped=answers.dropped)
-
-    async def store(self, runs: Iterable[Run], cancelled: Collection[str] = ()) -> RunChanges:
-        """Store the runs of a write's answer, see `RunReader.store`."""
-        return await self.reader.store(runs, cancelled=cancelled, is_of_write=True)
 
     async def judge_stuck(self) -> None:
         """Flag the active runs that take far too long, and announce it if the flags changed."""

@@ -45,11 +45,8 @@ class Schedule(Struct, eq=False):
     """Monotonic seconds, by job; wall-clock times are computed again from these after a jump."""
     _watch: asyncio.Task[None] | None = None
 
-    def start(self, jumped: Callable[[float], None] | None = None) -> None:
-        """Start; jobs that were added before run at once.
-
-        `jumped` is called with the seconds that the wall clock jumped ahead: after a suspend, or when it was set.
-        """
+    def start(self, jumped: Callable[[float], None] = lambda _: None) -> None:
+        """Start; jobs that were added before run at once. `jumped` is called with the seconds of each jump."""
         self._scheduler.start()
         self._watch = asyncio.create_task(self._watch_clock(jumped), name="clock watch")
 
@@ -122,7 +119,7 @@ class Schedule(Struct, eq=False):
             if name in self._jobs:
                 self._plan(name, wait_s)
 
-    async def _watch_clock(self, jumped: Callable[[float], None] | None) -> None:
+    async def _watch_clock(self, jumped: Callable[[float], None]) -> None:
         while True:
             wall, steady = time.time(), time.monotonic()
             await asyncio.sleep(WATCH_S)
@@ -132,5 +129,4 @@ class Schedule(Struct, eq=False):
                 now = time.monotonic()
                 for name in self._jobs.keys() - self._running.keys():
                     self._plan(name, max(0.0, self._due[name] - now))
-                if jumped is not None:
-                    jumped(jump_s)
+                jumped(jump_s)

@@ -52,9 +52,9 @@ class RunReader(Struct, frozen=True):
     async def store(
         self,
         runs: Iterable[Run],
+        cancelled: Collection[str] = (),
         asked_at: datetime | None = None,
         *,
-        cancelled: Collection[str] = (),
         is_of_write: bool = False,
         news_from: datetime | None = None,
     ) -> RunChanges:
@@ -85,7 +85,7 @@ class RunReader(Struct, frozen=True):
             created = [run.created_at for run in page.runs if run.created_at is not None]
             news_from = max(created, default=datetime.min.replace(tzinfo=UTC) if is_empty else None)
         cancelled = await self._cancelled(page.runs)
-        return StoredPage(page, await self.store(page.runs, asked_at, cancelled=cancelled, news_from=news_from))
+        return StoredPage(page, await self.store(page.runs, cancelled, asked_at, news_from=news_from))
 
     async def _cancelled(self, runs: Sequence[Run]) -> Collection[str]:
         """Check for cancellations before storing a failure, so that a cancelled run is never reported as failed."""

@@ -12,13 +12,7 @@ from msgspec.structs import astuple
 
 from storage.claims import Claims, Owner
 from storage.database import execute, immediate
-from storage.errors import (
-    AlreadyDoneError,
-    KeyTakenError,
-    NoSuchActionError,
-    SubjectBlockedError,
-    WrongStateError,
-)
+from storage.errors import AlreadyDoneError, KeyTakenError, NoSuchActionError, SubjectBlockedError, WrongStateError
 from storage.ledger.queries import PREFIX, select
 from storage.records import (
     OPEN_STATES,

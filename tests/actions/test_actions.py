@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -77,7 +78,8 @@ class Desk:
         self.runs = RunSync(self.client, self.cache, ring, clock=utc_now, page_size=100, first_runs=100)
 
     def actions(self, *, read_only: bool = False) -> Actions:
-        return Actions(self.client, self.ledger, self.runs.store, self.events.append, utc_now, "test", read_only)
+        store = partial(self.runs.reader.store, is_of_write=True)
+        return Actions(self.client, self.ledger, store, self.events.append, utc_now, "test", read_only)
 
 
 @pytest.fixture(params=[PATIENT])

@@ -413,7 +413,8 @@ async def desks(folder: Path, addresses: list[str]) -> AsyncIterator[list[Action
             stack.push_async_callback(client.aclose)
             clock = partial(datetime.now, UTC)
             runs = RunSync(client, cache, lambda _: None, clock=clock, page_size=100, first_runs=100)
-            made.append(Actions(client, ledger, runs.store, lambda _: None, clock, "campaign"))
+            store = partial(runs.reader.store, is_of_write=True)
+            made.append(Actions(client, ledger, store, lambda _: None, clock, "campaign"))
         yield made
 
 

@@ -46,7 +46,7 @@ async def test_a_completed_history_is_shown_as_complete(staged: Staged, board: L
     async with staged(WIDE, synced=False) as scene:
         engine = scene.engine
         page = await engine.client.list_runs(page_size=100)
-        await engine.runs.store(page.runs)
+        await engine.runs.reader.store(page.runs, is_of_write=True)
         await scene.shows("history not complete yet")
 
         await engine.cache.extend_coverage(None, scene.clock(), scene.clock())
