@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, primary_code, translated
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, primary_code, translated
 from storage.private_file import make_private, opening
 from storage.values import Value, bound, sqlite_text
 
@@ -45,7 +45,6 @@ class Schema(Struct, frozen=True):
     """SQL statements by the migration's name, in order; a migration that was released never changes."""
     newer_fix: str
     damage_fix: str
-    older_fix: str = "Move the file away; a new one is begun."
 
 
 def connect(path: Path, pragmas: Mapping[str, str | int]) -> sqlite3.Connection:
@@ -164,7 +163,7 @@ def open_durable(path: Path, schema: Schema) -> sqlite3.Connection:
 
 
 def migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
-    """Apply missing migrations; a file with one that this program does not know is newer or older than it."""
+    """Apply missing migrations; a file with one that this program does not know is newer than it."""
     if not _missing(connection, schema, path):
         return
     # Imported here: it would take a third of a start without migrations.
@@ -189,9 +188,6 @@ def _missing(connection: sqlite3.Connection, schema: Schema, path: Path) -> list
         return list(schema.steps)
     applied = {*column(connection, "SELECT name FROM _sqlite_migrations WHERE migration_set = ?", schema.name)}
     if unknown := sorted(applied - schema.steps.keys()):
-        if unknown[0] < min(schema.steps):
-            text = f"A Runwarden from before the first release wrote {path} ({', '.join(unknown)}). {schema.older_fix}"
-            raise DatabaseOlderError(text, path=path)
         text = f"A newer Runwarden wrote {path} ({', '.join(unknown)}). {schema.newer_fix}"
         raise DatabaseNewerError(text, path=path)
     return [name for name in schema.steps if name not in applied]

@@ -25,12 +25,6 @@ class DatabaseNewerError(StorageError):
     kind = "database_newer"
 
 
-class DatabaseOlderError(StorageError):
-    """A Runwarden from before the first release wrote the file, with other tables."""
-
-    kind = "database_older"
-
-
 class DatabaseDamagedError(StorageError):
     """The file's content is not (or no longer) a sound database."""
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from storage.claims import this_process
 from storage.database import BUSY_WAIT_S, Schema, migrate, open_durable
-from storage.errors import DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError, StorageError
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, StorageError
 from storage.ledger import queries, transitions
 from storage.ledger.queries import COLUMNS
 from storage.ledger.transitions import new_action_id
@@ -58,7 +58,6 @@ SCHEMA: Final = Schema(
     steps={"0001_ledger": _TABLES},
     newer_fix="Install that version again: the ledger must not be written by a program that does not know all of it.",
     damage_fix=DAMAGE_FIX,
-    older_fix="Settle its open actions with that version, then move the file away; a new one is begun.",
 )
 
 
@@ -117,7 +116,7 @@ class Ledger(ThreadedStore):
         try:
             thread = await _thread(path).start(partial(open_durable, path, SCHEMA))
             return cls(thread, thread, clock, author=author)
-        except (DatabaseDamagedError, DatabaseNewerError, DatabaseOlderError) as problem:
+        except (DatabaseDamagedError, DatabaseNewerError) as problem:
             thread = await _thread(path).start(partial(connect_to_read, path, problem))
             return cls(thread, thread, clock, problem, author)
 

@@ -19,7 +19,6 @@ from storage.errors import (
     DatabaseBusyError,
     DatabaseDamagedError,
     DatabaseNewerError,
-    DatabaseOlderError,
     DatabaseReadOnlyError,
     DatabaseUnopenableError,
     DiskFullError,
@@ -196,33 +195,22 @@ def test_opening_has_a_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # a ledger of another version or a damaged one is read, and never written or rebuilt
 
 
-@pytest.mark.parametrize(
-    ("step", "problem", "fix"),
-    [
-        ("0099_future", DatabaseNewerError, "Install that version again"),
-        ("0001_first", DatabaseOlderError, "Settle its open actions with that version"),
-    ],
-)
-async def test_a_ledger_of_another_version_is_read_and_not_written(
-    ledger_path: Path, step: str, problem: type[StorageError], fix: str
-) -> None:
+async def test_a_ledger_of_a_newer_version_is_read_and_not_written(ledger_path: Path) -> None:
     """A program does not write to other tables: the error of each write names the file and the fix."""
     async with await Ledger.open(ledger_path) as ledger:
         action = await ledger.prepare(entry("k", "", "run.start"))
     with sqlite3.connect(ledger_path) as connection:
-        connection.execute(
-            "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('ledger', ?, '')",
-            (step,),
-        )
+        sql = "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('ledger', '0099_future', '')"
+        connection.execute(sql)
         connection.execute("ALTER TABLE actions ADD COLUMN of_tomorrow TEXT")
     connection.close()
     before = ledger_path.read_bytes()
 
     async with await Ledger.open(ledger_path) as ledger:
-        assert isinstance(ledger.problem, problem)
+        assert isinstance(ledger.problem, DatabaseNewerError)
         assert (await ledger.actions(), await ledger.adopt_orphans()) == ((action,), ())
         for write in (ledger.prepare(entry("k2", "", "run.start")), ledger.sending(action.action_id)):
-            with pytest.raises(problem, match=fix) as caught:
+            with pytest.raises(DatabaseNewerError, match="Install that version again") as caught:
                 await write
             assert (caught.value.path, str(ledger_path) in caught.value.message) == (ledger_path, True)
         ledger_path.rename(ledger_path.with_name("moved"))
