@@ -318,8 +318,6 @@ class Backfill:
             self._asked_for -= 1
             self._enter("idle")
 
-    # Gaps, and filling them
-
     def _floor(self, history: History, days: float | None) -> datetime | None:
         """The creation time down to which history is wanted, by the service's own times."""
         ranges = history.coverage.ranges
@@ -397,8 +395,6 @@ class Backfill:
             await self._cache.store_place(None, None)
             raise
         return not walk.order.is_odd and before != await filling.missing()
-
-    # Progress
 
     def came(self, filling: Filling, stored: StoredPage, coverage: Coverage | None) -> None:
         """Announce a page's progress, with the coverage if it changed."""

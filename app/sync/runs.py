@@ -161,8 +161,6 @@ class RunSync(SubjectSync):
         if changed:
             self.announce(RunsChanged(RunChanges(updated=tuple(sorted(changed)))))
 
-    # The list, from its newest run down
-
     async def claim(self, walk: Walk, stored: StoredPage) -> bool:
         """Add the walk's next page and record the range that it completes; return whether the rest is known.
 
@@ -207,8 +205,6 @@ class RunSync(SubjectSync):
                     break
         answers.dropped = walk.dropped
         answers.is_whole = walk.ended and pages == 1 and not walk.dropped
-
-    # Active runs
 
     async def _sweep(self, status: str, answers: RefreshAnswers) -> None:
         is_named = status in ACTIVE_STATUSES

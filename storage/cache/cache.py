@@ -116,8 +116,6 @@ class Cache(ThreadedStore):
         self._begin()
         return True
 
-    # writes
-
     set_presence = writes(run_writes.set_presence)
     store_summary = writes(run_writes.store_summary)
     drop_oldest = writes(retention.drop_oldest)
@@ -138,8 +136,6 @@ class Cache(ThreadedStore):
     pin = writes(following.pin)
     unpin = writes(following.unpin)
     save_watermark = writes(following.save_watermark)
-
-    # reads
 
     active_runs = reads(read_runs.active_runs)
     lost_counts = reads(read_runs.lost_counts)

@@ -161,9 +161,6 @@ def neighbour(connection: sqlite3.Connection, at: datetime, but_not: str) -> dat
     return from_us_or_none(scalar(connection, _NEIGHBOUR, NO_TIME_US, at, CLEAR_DIFFERENCE // _MICROSECOND, but_not))
 
 
-# Resume points
-
-
 def place(connection: sqlite3.Connection, bottom: datetime | None) -> ListPlace | None:
     """Where the walk down to this creation time stopped; None if no walk reached it."""
     row = execute(connection, "SELECT token, total FROM places WHERE bottom_us = ?", to_sortable_us(bottom)).fetchone()
@@ -186,9 +183,6 @@ def store_place(
         execute(connection, "INSERT INTO places (bottom_us, token, total) VALUES (?, ?, ?)", bottom_us, token, total)
 
 
-# Notes
-
-
 def note_no_results(connection: sqlite3.Connection, at: datetime) -> None:
     """Remember that the service offers no results (docs/dev/api.md)."""
     store_note(connection, "no_results_us", to_us(at))
@@ -209,9 +203,6 @@ def load_note(connection: sqlite3.Connection, name: str) -> int | None:
     """A fact of the cache; None: it was never noted."""
     value: int | None = scalar(connection, "SELECT value FROM notes WHERE name = ?", name)
     return value
-
-
-# Backfill
 
 
 def pause_backfill(connection: sqlite3.Connection, *, paused: bool) -> None:

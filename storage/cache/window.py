@@ -217,9 +217,6 @@ def page(connection: sqlite3.Connection, condition: Where, order: str, offset: i
     return tuple(row_of(values) for values in cursor.fetchall())
 
 
-# Groups
-
-
 def _grouped(
     connection: sqlite3.Connection, request: WindowRequest, grouping: Grouping, remembered: Remembered
 ) -> RunWindow:

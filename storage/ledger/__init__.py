@@ -187,8 +187,6 @@ class Ledger(ThreadedStore):
     _enter = writes(transitions.enter)
     _apply = writes_now(transitions.apply)
 
-    # Reading
-
     check = reads(transitions.check)
     action = reads(queries.action)
     actions = reads(queries.actions)
