@@ -20,7 +20,6 @@ BUSY_WAIT_S: Final = 10.0
 """How long a statement waits for another process's transaction."""
 _LOOK_AGAIN_S: Final = 0.01
 _CHUNK: Final = 500
-"""How many texts are bound to one statement."""
 
 DURABLE: Final[Mapping[str, str | int]] = {
     # Not WAL: its reset has a rare bug in the SQLite versions of most systems.

@@ -18,7 +18,6 @@ SIDE_FILES: Final = ("-wal", "-shm", "-journal")
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 """An escaped character in a mount point, such as a blank."""
 MOUNTS: Final = Path("/proc/self/mountinfo")
-"""The mounts, as Linux lists them."""
 NETWORK: Final = frozenset(
     {
         *("nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "afs", "9p"),

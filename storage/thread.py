@@ -35,9 +35,7 @@ class DatabaseThread:
     """The database, for messages."""
     name: str
     damage_fix: str
-    """The fix for a damaged file."""
     moved_fix: str = ""
-    """The fix for a file that was moved or deleted."""
     interruptible: bool = False
     """Cancelling an awaiting task stops its running statement: for readers only."""
     on_damage: Callable[[], None] | None = None

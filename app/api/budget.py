@@ -86,11 +86,9 @@ class Budget:
     draw: Callable[[], float] = random.random
     """A random number from 0 to 1, which spreads simultaneous requests."""
     sent: dict[Priority, int] = field(default_factory=lambda: dict.fromkeys(Priority, 0))
-    """The number of requests so far."""
     heard_ahead: timedelta | None = None
     """The service clock's lead over this machine's at the last answer; None if that was undated or late."""
     _state: BudgetState = field(default_factory=BudgetState)
-    """The state at the last read."""
     _read_s: float = -math.inf
     """When the state was read (monotonic seconds)."""
     _gives_way_until_s: float = 0.0

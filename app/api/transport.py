@@ -109,7 +109,6 @@ class Call(Struct, frozen=True):
     patience_s: float = 0.0
     """How much longer than usual the answer may take, because the service was asked to wait."""
     most_bytes: int = _MAX_BYTES
-    """The largest answer that is read."""
 
 
 @dataclass(slots=True)

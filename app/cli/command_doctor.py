@@ -38,7 +38,6 @@ class Check(Struct, frozen=True):
     name: str
     found: str
     fix: str = ""
-    """The fix; empty without a fault."""
 
 
 @click.command(cls=FactCommand)

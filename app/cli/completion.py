@@ -18,7 +18,6 @@ from storage.records import STATUS_ORDER, RunFilter
 VARIABLE: Final = "_RUNWARDEN_COMPLETE"
 """Set by the shells' scripts; click answers it."""
 NEWEST: Final = 200
-"""How many of the newest runs are suggested."""
 Items = list[CompletionItem[str]]
 
 

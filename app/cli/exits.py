@@ -35,7 +35,6 @@ class Exit(IntEnum):
 
 
 STOPPING: Final = (SIGINT, SIGTERM, SIGHUP)
-"""The signals that end a command early."""
 EXIT_BY_KIND: Final = {kind: Exit(row.exit_code) for kind, row in ERROR_KINDS.items()}
 """The exit code of each kind of error, of the API, the ledger and the command line."""
 

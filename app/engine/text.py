@@ -28,7 +28,6 @@ FORMULA_STARTS: Final = ("=", "+", "-", "@", "\t", "\r")
 _OBEYED: Final = {"-": "\N{HYPHEN}", "@": "\N{FULLWIDTH COMMERCIAL AT}", "<": "\N{FULLWIDTH LESS-THAN SIGN}"}
 """Look-alikes of first characters that programs obey (`--option`, curl's `@file` and `<file`)."""
 _MAX_CELL: Final = 10_000
-"""Characters of a CSV cell."""
 
 
 class SafeText(str):

@@ -128,7 +128,6 @@ class Polling:
     chores: Mapping[str, JobWork] = field(default_factory=dict)
     """Further work, by name, of the process with the lease; each part sets its own pace."""
     is_poller: bool = False
-    """Whether this process holds the lease."""
     schedule: Schedule = field(init=False)
     _cadences: dict[Subject, Cadence] = field(default_factory=dict)
     _asked_for: set[Subject] = field(default_factory=set)

@@ -152,7 +152,6 @@ def are_within(runs: Sequence[Run], since: datetime | None, until: datetime) -> 
 
 class _Created(Struct):
     created_at: object = None
-    """The creation time as received."""
 
 
 _CREATED: Final = msgspec.json.Decoder(_Created)
@@ -171,7 +170,6 @@ class Order:
     total: int | None = None
     """The total according to the last page. None: no page was read, or it had no total."""
     is_odd: bool = False
-    """Whether the list is out of order."""
     pages: int = 0
     _changed: datetime | None = None
     """The last change of the last run."""
@@ -233,12 +231,10 @@ class Walk:
     total: int | None = None
     """The total according to the first page."""
     token: str | None = None
-    """The token of the next page."""
     runs: int = 0
     dropped: int = 0
     """Entries that had no usable id."""
     ended: bool = False
-    """Whether the whole list was read."""
     joined: bool = False
     """Whether the walk met the newest complete range."""
     met: bool = False

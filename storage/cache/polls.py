@@ -18,7 +18,6 @@ MAX_POLLS_KEPT: Final = 5_000
 MAX_GAP: Final = timedelta(minutes=30)
 """Polls further apart than this become two entries, since the time between them is unknown."""
 MESSAGE_CAP: Final = 2_000
-"""Characters kept of an error's message."""
 _EXTEND: Final = """
 UPDATE poll_log SET last_us = max(last_us, :at), polls = polls + 1, error_message = :logged_message
 WHERE id = (SELECT max(id) FROM poll_log WHERE subject = :subject)

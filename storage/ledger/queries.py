@@ -24,7 +24,6 @@ _RESOLVED: Final = (
 )
 """When and by whom, as the audit has it."""
 PREFIX: Final = "act_"
-"""How every id begins."""
 _ANY: Final = ActionFilter()
 _UNRESOLVED: Final = "state = 'unknown' AND resolution IS NULL"
 """Spelt as in the index `actions_unresolved`: only then does SQLite see that the index answers it."""

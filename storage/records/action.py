@@ -28,7 +28,6 @@ class WriteKind(Struct, frozen=True):
     fields: tuple[str, ...]
     """The fields of the result that a command prints; the first is its id."""
     done: str
-    """The title after success."""
     after: str
     """What happens next."""
     check: str
@@ -151,7 +150,6 @@ ActionState = Literal["prepared", "sending", "confirmed", "rejected", "unknown",
 """`prepared` and `sending` are in progress; `not_created` is the user's answer to `unknown`. The rest is final."""
 
 SettledState = Literal["confirmed", "rejected", "unknown", "not_sent"]
-"""The possible outcomes of sending."""
 
 Resolution = Literal["created", "not_created", "sent_again"]
 
@@ -218,7 +216,6 @@ class Action(Struct, frozen=True):
     resolution: Resolution | None = None
     """The user's resolution of an unknown outcome."""
     superseded_by: str | None = None
-    """The action that sent this one again on purpose."""
     base_url: str | None = None
     """The address of the service; None if not recorded."""
     author: Author = Author()

@@ -37,7 +37,6 @@ class LinkState(Struct, frozen=True):
     failing_since: datetime | None = None
     """None if the last poll succeeded, or before the first."""
     failures: int = 0
-    """How many polls failed in a row."""
     error_kind: str | None = None
     error_message: str | None = None
     in_lab: bool = False

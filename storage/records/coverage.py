@@ -111,7 +111,6 @@ class History(Struct, frozen=True):
     is_unread: bool = False
     """Whether a list whose order proves nothing continues below the part that was read."""
     is_paused: bool = False
-    """Whether a user paused the backfill, in any process."""
     dropped_until: datetime | None = None
     """The creation time up to which runs were dropped, and are not fetched again. None: none were dropped."""
     progress: BackfillProgress | None = None

@@ -10,7 +10,6 @@ class ErrorKind(Struct, frozen=True):
     """One kind of error: its words, its fixes and its effects."""
 
     exit_code: int = 2
-    """The exit code of a command that ends with it."""
     word: str = "not answering"
     """The kind in a few words, for the header."""
     title: str = "The service gives no usable answer"

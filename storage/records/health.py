@@ -55,6 +55,5 @@ class PlatformHealth(Struct, frozen=True):
     connected: bool
     """False: the last answer no longer named the platform."""
     raw_json: str = "{}"
-    """The platform's object, as received."""
     before: str | None = None
     """The status before this one; None: it was not connected."""

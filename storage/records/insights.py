@@ -43,7 +43,6 @@ class RepositoryFigures(RunCounts, frozen=True, kw_only=True):
     p50_s: float | None = None
     """The median duration of finished runs in seconds; None if none has finished."""
     p95_s: float | None = None
-    """The 95th percentile of the durations, in seconds."""
     timed: int = 0
     """How many of the newest finished runs the two percentiles cover."""
 

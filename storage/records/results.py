@@ -283,7 +283,6 @@ class ChangedFile(Struct, frozen=True):
     path: str
     kind: ChangeKind
     old_path: str | None = None
-    """The old path of a renamed or copied file."""
     additions: int | None = None
     """None: a binary file, or not counted yet."""
     deletions: int | None = None

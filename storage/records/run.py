@@ -134,7 +134,6 @@ class RunField(Struct, frozen=True):
     """The meaning of the order, in words."""
     descending: str = "z to a"
     begins_descending: bool = False
-    """Whether the first choice of the order is the descending one."""
 
 
 def _indexed(
@@ -230,7 +229,6 @@ class RunChanges(Struct, frozen=True):
     final_status: str = ""
     """A status that counts as final from now on."""
     dropped: int = 0
-    """The number of old runs that were dropped."""
 
     def __bool__(self) -> bool:
         return self != RunChanges()
