@@ -67,7 +67,6 @@ class HostEntry(_Entry):
     token_command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)] | None = None
     app: GitHubApp | None = None
     rotate: bool = False
-    """Whether the service rotates GitLab's token in `token_env` before it expires."""
 
     @model_validator(mode="after")
     def _has_one_token(self) -> Self:
@@ -257,18 +256,13 @@ def repository_of(
             raise ValueError("it needs a url (--url), or a connected host with a clone URL")
     else:
         url = entry.url if location(entry.url) is not None else str((folder / entry.url).resolve())
-    # Values that the entry leaves out stay as they are. But another address may be that of another project.
-    fresh = Repository(entry.name, entry.platform, path, url)
-    before = before or fresh
-    return replace(
-        before if before.url == url else fresh,
-        name=entry.name,
-        path=path,
-        protected=entry.protected,
-        triggers=before.triggers if entry.triggers is None else entry.triggers,
-        webhook_secret_env=entry.webhook_secret_env or before.webhook_secret_env,
-        setup=entry.setup or before.setup,
-    )
+    before = before or Repository(entry.name, entry.platform, path, url)
+    if before.url != url:
+        # It may be the address of another project.
+        before = replace(before, url=url, project_id=None, webhook_configured=False)
+    names = ("triggers", "webhook_secret_env", "setup")
+    changed = {name: value for name in names if (value := getattr(entry, name)) is not None}
+    return replace(before, name=entry.name, path=path, protected=entry.protected, **changed)
 
 
 def check_triggers(connection: sa.Connection, organization: Organization, repository: Repository) -> None:

@@ -67,7 +67,6 @@ class Context:
     page_key: bytes
     """The key that signs page tokens, the same in every process on one database."""
     counts: RunCounter
-    """The counter of the runs in lists; the count of a long list may be a few seconds old."""
     wake: Callable[[], None]
     folder: DataFolder
     """The data folder; on SQLite it contains the logs and diffs of turns."""

@@ -78,9 +78,7 @@ class RunListBody(BaseModel):
     runs: list[RunBody]
     page_size: int
     next_token: str | None
-    """The token of the next page; null on the last page."""
     total_count: int
-    """The number of runs on all pages, after the filters."""
 
 
 class ExecutionBody(BaseModel):

@@ -23,7 +23,7 @@ from service.store.database import Database
 from service.store.outages import ProviderOutages
 from service.store.rows import unsent
 from service.store.schema import CANCELLED, invitations, postings
-from service.store.usage import MICROS_PER_USD, UsageFigures
+from service.store.usage import MICROS_PER_USD, NOTHING, UsageFigures
 from service.text import one_line
 
 OTHERS: Final = "(others)"
@@ -34,7 +34,6 @@ _ORGANIZATIONS: Final = 50
 """How many organizations have a series each: those whose turns wait longest."""
 _AGENTS: Final = 50
 """How many agents have a usage series each: the first that are seen."""
-_NOTHING: Final = UsageFigures(0, 0, 0, 0, 0)
 _ENDINGS: Final = 50
 """How many expiring keys have a series each: the first to expire."""
 _MAX_LABEL: Final = 100
@@ -201,7 +200,7 @@ class ServiceMetrics(Collector):
         days.sort(key=lambda day: -day.figures.micro_usd)
         figures = {tuple(day.subject.values()): day.figures for day in days}
         for key, used in figures.items():
-            before = used if self._used is None else self._used.get(key, _NOTHING)
+            before = used if self._used is None else self._used.get(key, NOTHING)
             labels = label(key[0]), label(key[1])
             if labels not in self._named and len(self._named) >= _AGENTS:
                 labels = OTHERS, OTHERS

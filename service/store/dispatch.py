@@ -4,6 +4,7 @@ Why an open turn waits is computed when someone asks: nothing of it is stored.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -86,11 +87,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: Mi
     organization gets at most `share` slots; None means all but one if there are other organizations. While a model
     provider is down, only one turn at a time that needs it is under way.
     """
-    under_way = connection.execute(
-        sa.select(runs.c.organization_id, runs.c.url, runs.c.branch, TURN_AGENT)
-        .join(turns, turns.c.run_id == runs.c.id)
-        .where(SLOTTED)
-    ).all()
+    under_way = _under_way(connection)
     room = slots - len(under_way)
     if room <= 0:
         return []
@@ -118,6 +115,13 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: Mi
             # This organization is now the one served most recently.
             able.append(owner)
     return chosen
+
+
+def _under_way(connection: sa.Connection) -> Sequence[Any]:
+    columns = (runs.c.id, runs.c.organization_id, runs.c.url, runs.c.branch, TURN_AGENT, organizations.c.slug)
+    query = sa.select(*columns).join(turns, turns.c.run_id == runs.c.id)
+    query = query.join(organizations, organizations.c.id == runs.c.organization_id)
+    return connection.execute(query.where(SLOTTED)).all()
 
 
 def due_jobs(connection: sa.Connection, now: Micros) -> list[str]:
@@ -205,13 +209,7 @@ def _reason(
             return outage.text if turn.status == "queued" else at_work
     if turn.status != "queued" or turn.executor == MADE_UP:
         return None
-    columns = (runs.c.id, runs.c.organization_id, runs.c.url, runs.c.branch, organizations.c.slug)
-    under_way = connection.execute(
-        sa.select(*columns)
-        .join(turns, turns.c.run_id == runs.c.id)
-        .join(organizations, organizations.c.id == runs.c.organization_id)
-        .where(SLOTTED)
-    ).all()
+    under_way = _under_way(connection)
     if any(row.id == run.id for row in under_way):
         return None
     living = workers.heard_within(connection, settings.worker_ttl_s, clock)

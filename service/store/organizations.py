@@ -75,12 +75,11 @@ def by_id(connection: sa.Connection, organization_id: str) -> Organization | Non
 
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
     """Return the organization with a slug (upper or lower case) or an id, as an administrator types it."""
-    typed = sa.or_(organizations.c.slug == slug.lower(), organizations.c.id == slug)
-    return record_of(connection, Organization, organizations, typed)
+    return next(iter(named(connection, [slug]).values()), None)
 
 
 def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organization]:
-    """Return the organizations with the given slugs or ids, keyed by both; this is `by_slug` for several."""
+    """Return the organizations with the given slugs or ids, keyed by both."""
     known: dict[str, Organization] = {}
     for some in batches(slugs):
         typed = sa.or_(organizations.c.slug.in_([slug.lower() for slug in some]), organizations.c.id.in_(some))

@@ -137,7 +137,6 @@ members = _entity(
     sa.UniqueConstraint("organization_id", "email"),
     sa.Index("members_by_email", "email"),
 )
-"""Users who may sign in with their e-mail address, if the operator set that up."""
 
 sessions = _table(
     "sessions",
@@ -149,7 +148,6 @@ sessions = _table(
     *_columns(opened_at=Micros, seen_at=Micros),
     sa.Index("sessions_by_age", "opened_at"),
 )
-"""Sessions of the web page, identified by a digest of the browser's cookie."""
 
 offers = _table("offers", *_key(code=str), *_columns(kind=str, retired=bool, price=str | None))
 
@@ -197,7 +195,6 @@ schedules = _table(
     *_columns(due_at=Micros),
     sa.Index("schedules_due", "due_at"),
 )
-"""When each rule with a schedule is due next; `index` counts the repository's rules from 0."""
 
 default_branches = _table("default_branches", *_key(url=str), *_columns(branch=str))
 
@@ -280,7 +277,6 @@ messages = _table(
     *_key(id=str),
     *_columns(number=Small, text=str, timing=str, state=str, caller=str | None, sent_at=Micros),
 )
-"""What callers said to a run while it was active."""
 
 artifacts = _table(
     "artifacts",
@@ -316,7 +312,6 @@ usage_days = _table(
 """Daily sums of `model_usage`, which stay when runs are deleted."""
 
 model_outages = _table("model_outages", *_key(source=str), *_columns(shown=str, since=Micros))
-"""Providers that did not answer the last request; all workers share this."""
 
 deliveries = _entity(
     "deliveries",
@@ -338,7 +333,6 @@ log_pieces = _table(
     *_key(number=Small, starts_at=int),
     *_columns(ends_at=int, content=bytes),
 )
-"""Logs of services on PostgreSQL, which several machines share; compressed piece by piece."""
 
 postings = _table(
     "postings",
@@ -348,7 +342,6 @@ postings = _table(
     *_columns(posted_at=Micros | None, failure=str | None, url=str | None),
     sa.Index("postings_due", "state", "due_at"),
 )
-"""Results to post on code hosts, with their state; posted after the push, and retried until that succeeds."""
 
 event_endpoints = _entity(
     "event_endpoints",
@@ -370,7 +363,6 @@ events = _entity(
     sa.Index("events_newest", "endpoint_id", "id"),
     sa.Index("events_of_run", "run_id"),
 )
-"""Events for endpoints, with their delivery state; retried until delivered or given up."""
 
 workers = _table(
     "workers",

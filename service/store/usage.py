@@ -59,6 +59,9 @@ class UsageFigures:
         return document | {"cost_usd": None if self.unpriced_requests == self.requests else cost_usd} | last
 
 
+NOTHING: Final = UsageFigures(0, 0, 0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelUse:
     """The usage of one answered request from an agent to a model."""
@@ -181,7 +184,7 @@ def day_shares(connection: sa.Connection, now: Micros) -> list[tuple[str, str, f
     used = {total.subject["organization"]: total.figures for total in of_today}
     shares = []
     for slug, usd, tokens in limited:
-        of_day = used.get(slug, UsageFigures(0, 0, 0, 0, 0))
+        of_day = used.get(slug, NOTHING)
         if usd is not None:
             shares.append((slug, "usd", of_day.micro_usd / MICROS_PER_USD / usd))
         if tokens is not None:
