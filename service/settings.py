@@ -390,11 +390,7 @@ class DataFolder:
             self._database_note.write_text(shown, "utf-8")
 
     def create(self, *, restoring: bool = False) -> None:
-        """Create the missing folders, closed to other users.
-
-        Raises:
-            SettingsError: We may not write here, or a restore was interrupted here and `restoring` is False.
-        """
+        """Create the missing folders, closed to others (`SettingsError`: we may not, or a restore was interrupted)."""
         if self.restoring_file.exists() and not restoring:
             raise SettingsError(
                 f"{self.root} is being restored, or its restore was interrupted: run `runwarden service restore` "
@@ -417,11 +413,7 @@ class DataFolder:
         return self.runs / run_id / f"turn-{turn}.{kind}"
 
     def settings(self) -> Settings:
-        """Read `service.toml`; without the file, all settings have their defaults.
-
-        Raises:
-            SettingsError: The file is not TOML, or has an unknown key or value.
-        """
+        """Read `service.toml` (or raise a `SettingsError`); without the file, all settings have their defaults."""
         try:
             text = self.settings_file.read_text("utf-8")
         except FileNotFoundError:

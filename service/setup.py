@@ -174,11 +174,7 @@ def make_token(
 def welcome(
     connection: sa.Connection, organization: Organization, invitation: Invitation, now: Micros
 ) -> tuple[Member, tokens.TokenRecord, str]:
-    """Make the user who accepted an invitation a member with its role, and a token of that role with its value.
-
-    Raises:
-        LastAdminError: The organization's last admin was invited to another role.
-    """
+    """Make the user who accepted an invitation a member (or `LastAdminError`); return them with a token of the role."""
     role = invitation.role
     member = sessions.put_member(connection, organization.id, invitation.email, now, role)
     scopes: tuple[tokens.Scope, ...] = ("admin",) if role == "admin" else sessions.ROLES[role]
@@ -240,11 +236,7 @@ def add_repository(
 def repository_of(
     entry: RepositoryEntry, known: Mapping[tuple[str, str], Repository], connected: Iterable[hosts.Host], folder: Path
 ) -> Repository:
-    """Return the repository that an entry describes; `known` are those of its organization, by `repository_key`.
-
-    Raises:
-        ValueError: It has no clone address, or another repository has its name.
-    """
+    """Return an entry's repository (`ValueError`: no address, or a taken name); `known` are its organization's."""
     path = checked_path(entry.platform, entry.path)
     before = known.get((entry.platform, path.lower()))
     namesake = next((repo for repo in known.values() if repo.name == entry.name and repo is not before), None)

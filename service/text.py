@@ -33,11 +33,7 @@ def one_line(text: str) -> str:
 
 
 def shown_in_one_line(text: str) -> str:
-    """Return a name, which lists show as it is in one line.
-
-    Raises:
-        ValueError: It is blank, or has a character that does not show.
-    """
+    """Return a name if lists show it as it is in one line (`ValueError`: it is blank, or has what does not show)."""
     if not text.strip():
         raise ValueError("it is blank")
     # Blanks and joiners of other scripts.

@@ -246,11 +246,7 @@ def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
 
 
 async def read_bytes(request: Request, limit: int, reserve: Reserve | None = None) -> bytes:
-    """Return the body of a request; large ones are counted against the reserve, if there is one.
-
-    Raises:
-        HttpError: 413, 400 if the connection closed first, or 503 if the reserve is used up.
-    """
+    """Return a request's body (413: too large; 400: cut off; 503: it is large, and the reserve is used up)."""
     # The rest of a body that is too large is not read, so the connection cannot be reused.
     too_large = HttpError(413, "body_too_large", f"the body may have at most {limit} bytes", {"Connection": "close"})
     if int(request.headers.get("content-length", 0)) > limit:

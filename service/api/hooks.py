@@ -131,13 +131,7 @@ def delivery_id(platform: str, headers: Mapping[str, str], raw: bytes) -> str:
 
 
 def event_of(platform: str, headers: Mapping[str, str], raw: bytes, mention: str = "runwarden") -> HookEvent | None:
-    """Return a delivery's event about a pull request or an issue; None: it has none that a rule can name.
-
-    `mention`: the name, without `@`, with which a comment to this service begins.
-
-    Raises:
-        PayloadError: It is about one, and cannot be read.
-    """
+    """Return a delivery's event for rules, if any (`PayloadError`: it cannot be read); `mention` is our name."""
     name = headers.get(PLATFORMS[platform].event, "")
     model = _PAYLOADS[platform].get(name)
     # Most comments do not mention the service, and need not be read.

@@ -477,12 +477,9 @@ def say_to_run(run_id: str, context: RequestContext, caller: RunWriter, message:
 def say(
     context: Context, caller: Caller, run_id: str, message: RunMessage, after: str | None = None
 ) -> dict[str, object]:
-    """Store a message for an active run, and stop its turn if the message says so.
+    """Store a message for an active run, and stop its turn if the message says so (404; 409: ended, or too many wait).
 
     `after`: the last message that the caller has seen. A later one with the same text is the same message, sent twice.
-
-    Raises:
-        HttpError: 404 or 409, there is no such run, it has ended, or too many messages wait already.
     """
     now, alias = context.clock(), caller.token.alias
     with context.database.write() as connection:

@@ -82,12 +82,9 @@ def ask(
     largest: int = 1 << 20,
     addresses: Sequence[network.Address] | None = None,
 ) -> HostResponse:
-    """Send one request, with a JSON document (or its bytes) if there is one, and read at most `largest` bytes.
+    """Send one request, with a JSON document or bytes, and read at most `largest` bytes (or `HostUnreachableError`).
 
     `addresses`: the only ones to connect to; None: those of the host's name, for which the system is asked.
-
-    Raises:
-        HostUnreachableError: No connection, no answer within the deadline, or not HTTP.
     """
     started = time.monotonic()
     sent = {"User-Agent": "runwarden", "Accept": "application/json", "Accept-Encoding": "identity", **(headers or {})}

@@ -50,11 +50,7 @@ class RotatedToken:
 
 
 def successor_of(database: Database, token: str) -> str:
-    """Return the token that is valid in place of one from the environment.
-
-    Raises:
-        NoKeyError: It was rotated, and the new one is not known.
-    """
+    """Return the token that is valid in place of one from the environment (`NoKeyError`: it is not known)."""
     with database.read() as connection:
         return _token(token, record_of(connection, RotatedToken, host_tokens, host_tokens.c.digest == _digest(token)))
 

@@ -215,11 +215,7 @@ class ServiceMetrics(Collector):
 
 
 def operators_token(variable: str, environment: Mapping[str, str]) -> str | None:
-    """Return a token that the operator set, for scraping or for the page, or None.
-
-    Raises:
-        SettingsError: It is too short to be a secret.
-    """
+    """Return a token that the operator set, for scraping or for the page, or None (`SettingsError`: too short)."""
     token = environment.get(variable, "")
     if not token:
         return None

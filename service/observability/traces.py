@@ -51,11 +51,7 @@ class Tracer:
 
 
 def open_tracer(settings: TraceSettings, environment: Mapping[str, str]) -> Tracer:
-    """Return a tracer for the configured collector; without one, a tracer that does nothing.
-
-    Raises:
-        SettingsError: A collector is configured, and the libraries for it are not installed.
-    """
+    """Return a tracer for the configured collector, else one that does nothing (`SettingsError`: not installed)."""
     endpoint = settings.endpoint
     if endpoint is None and not any(environment.get(name) for name in _ENDPOINTS):
         return Tracer()

@@ -154,12 +154,7 @@ class Database:
             given_up.wait(_PAUSE_S)
 
     def migrate(self) -> None:
-        """Bring the schema to this program's version; simultaneous first starts wait for each other.
-
-        Raises:
-            DatabaseError: The database cannot be reached, another version of this program has migrated it, its
-                encoding is not UTF-8, or a connection pooler is in the way.
-        """
+        """Bring the schema to this program's version, or raise a `DatabaseError`; simultaneous first starts wait."""
         try:
             if not self.is_sqlite:
                 with self.engine.connect() as connection:

@@ -76,11 +76,7 @@ class EndpointError(ServiceError):
 def add_endpoint(
     connection: sa.Connection, owner: str, url: str, wanted: Sequence[str], allowed: tuple[Network, ...], now: Micros
 ) -> Endpoint:
-    """Store an endpoint, whose address the caller has checked, with a new secret.
-
-    Raises:
-        EndpointError: No known event type is wanted, or the organization has too many endpoints.
-    """
+    """Store an endpoint, whose address the caller has checked, with a new secret (or raise an `EndpointError`)."""
     types = tuple(kind for kind in TYPES if kind in wanted)
     if not types:
         raise EndpointError(f"choose at least one type of event: {', '.join(TYPES)}")

@@ -28,11 +28,7 @@ class BoundedConnection(psycopg.Connection[Any]):
     """How long an answer may take; None for no limit."""
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
-        """Run the exchange of `gen` with a deadline.
-
-        Raises:
-            OperationalError: The answer did not arrive in time; the connection is closed.
-        """
+        """Run the exchange of `gen`; without an answer in time, the connection closes (`OperationalError`)."""
         return super().wait(self._bounded(gen), *args, **options)
 
     def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
@@ -63,10 +59,7 @@ def connector(url: sa.URL) -> Callable[[], BoundedConnection]:
 
 
 def replace_lost(engine: sa.Engine) -> None:
-    """Let an engine replace the connections that were lost while they were idle.
-
-    Before each use only the socket is looked at: `pool_pre_ping` would ask the server.
-    """
+    """Let an engine replace the connections that were lost while they were idle."""
 
     @event.listens_for(engine, "checkin")
     def note_idle(_connection: object, record: Any) -> None:
@@ -78,7 +71,7 @@ def replace_lost(engine: sa.Engine) -> None:
             # It is new: SQLAlchemy opens three in a row at most, and then raises an error that no caller expects.
             return
         try:
-            # An idle server sends nothing, except that it closes the connection.
+            # `pool_pre_ping` would ask each time. An idle server sends nothing, except that it closes the connection.
             socket = select.poll()
             socket.register(connection, select.POLLIN)
             is_lost = bool(socket.poll(0))

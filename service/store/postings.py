@@ -70,10 +70,7 @@ class Posted:
 
 
 def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: Micros) -> Sequence[Any]:
-    """Return run_id, branch, commit_sha and state of others' pull requests with the same change in the repository.
-
-    They were opened, or requested earlier than this one.
-    """
+    """Return run_id, branch, commit_sha and state of others' pull requests with this change, open or wanted earlier."""
     of_turn = (turns.c.run_id == postings.c.run_id, turns.c.number == postings.c.number)
     mine = sa.select(turns.c.tree_sha).where(turns.c.run_id == run.id, turns.c.number == posting.number)
     present = sa.tuple_(sa.literal(posting.wanted_at), sa.literal(run.id))

@@ -1,4 +1,4 @@
-"""The rate limit of an organization: a token bucket that all processes on the database share (spec 8)."""
+"""The rate limit of an organization: a bucket of a minute's requests, which all processes share (spec 8)."""
 
 import math
 import threading
@@ -62,10 +62,7 @@ class RateLimiter:
 def take(
     connection: sa.Connection, organization_id: str, wanted: int, per_minute: int, clock: Clock
 ) -> tuple[int, float]:
-    """Take up to `wanted` requests out of the bucket; return how many, and the seconds until one is available.
-
-    The bucket holds a minute's requests and refills steadily. The seconds are 0 if any request was taken.
-    """
+    """Take up to `wanted` requests out of the bucket; return how many, and, if none, the seconds until there is one."""
     now = now_in(connection, clock)
     row = {"organization_id": organization_id, "remaining": float(per_minute), "counted_at": now}
     insert_new(connection, rate_limits, row)

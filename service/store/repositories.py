@@ -57,12 +57,7 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
 
 
 def put(connection: sa.Connection, organization_id: str, repository: Repository, now: Micros) -> None:
-    """Add a repository, or replace the one with its platform and path.
-
-    Raises:
-        ValueError: Another repository of the organization has the name.
-        InactiveOrganizationError: The organization was deleted a moment ago.
-    """
+    """Add a repository, or replace the one with its platform and path (`ValueError`: another one has the name)."""
     lock_subject(connection, "repositories", organization_id)
     there = sa.select(organizations.c.id).where(organizations.c.id == organization_id)
     if connection.execute(there.with_for_update(read=True, key_share=True)).first() is None:
@@ -128,10 +123,7 @@ class Schedule:
 def scheduled(
     connection: sa.Connection, organization_id: str | None, *also: sa.ColumnElement[bool], is_locked: bool = False
 ) -> list[Schedule]:
-    """Return the schedules of an organization, or of all (None), the next due first.
-
-    `is_locked`: until the transaction ends, no other has them.
-    """
+    """Return the schedules of an organization, or of all (None), next due first; `is_locked`: others wait for them."""
     columns = [repositories.c[field.name] for field in fields(Repository)]
     query = sa.select(repositories.c.organization_id, schedules.c.index, schedules.c.due_at, *columns)
     query = query.join(schedules, schedules.c.repository_id == repositories.c.id)

@@ -110,11 +110,7 @@ def has_more_active(connection: sa.Connection, organization_id: str, limit: int)
 
 
 def accept(connection: sa.Connection, request: TurnRequest, now: Micros) -> Run:
-    """Store a new run with its first turn: once committed, it will be executed.
-
-    Raises:
-        InactiveOrganizationError: The organization was deactivated or deleted after the request was authorized.
-    """
+    """Store a new run with its first turn, which will be executed (`InactiveOrganizationError`: it may have none)."""
     # The lock makes `created_at` increase strictly in commit order, so that a page never misses a run accepted in the
     # same microsecond, or a moment earlier by another process.
     _hold_organization(connection, request.organization_id)
@@ -131,11 +127,7 @@ def accept(connection: sa.Connection, request: TurnRequest, now: Micros) -> Run:
 
 
 def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: Micros) -> Run | None:
-    """Give a finished run its next turn; None if another request did so first, and the run is active again.
-
-    Raises:
-        InactiveOrganizationError: As for `accept`.
-    """
+    """Give a finished run its next turn as `accept` does; None if another request was first, and it is active."""
     _hold_organization(connection, run.organization_id)
     # The repository's address may have changed since the last turn.
     values = {"status": "queued", "turn": runs.c.turn + 1, "updated_at": _later(now), "url": request.url}
@@ -149,11 +141,8 @@ def resume(connection: sa.Connection, run: Run, request: TurnRequest, now: Micro
     return resumed
 
 
-def on_own_branches(connection: sa.Connection, organization_id: str, since: int, before: int) -> list[Run]:
-    """Return an organization's runs on generated branches whose last turn ended between two instants.
-
-    The instants are microseconds; `before` is excluded. Branches with an active run are left out.
-    """
+def on_own_branches(connection: sa.Connection, organization_id: str, since: Micros, before: Micros) -> list[Run]:
+    """Return an organization's inactive runs on generated branches that ended since `since` and before `before`."""
     is_active = sa.case((runs.c.status.in_(FINAL), 0), else_=1)
     latest = sa.func.max(runs.c.updated_at)
     of_branch = (

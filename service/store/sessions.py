@@ -126,10 +126,7 @@ def put_member(connection: sa.Connection, organization_id: str, email: str, now:
 def set_role(connection: sa.Connection, organization_id: str, member_id: str, role: Role | None, now: Micros) -> bool:
     """Give a member a role, which open sessions have at once, or remove them with their sessions (None).
 
-    Their open invitations are withdrawn. False if there is no such member.
-
-    Raises:
-        LastAdminError: It is the last admin, and either gets another role, or leaves other members behind.
+    Their open invitations are withdrawn. False if there is no such member; a `LastAdminError` if no admin would stay.
     """
     lock_subject(connection, "members", organization_id)
     others = {row.id: row for row in members_of(connection, organization_id)}

@@ -24,11 +24,7 @@ class DatabaseError(ServiceError):
 
 
 def version(connection: sa.Connection) -> int | None:
-    """Return the version of a database's schema; None if it has no tables of this program.
-
-    Raises:
-        DatabaseError: It belongs to another program, or an unreleased version of this one wrote it.
-    """
+    """Return a schema's version; None: it has no tables of ours (`DatabaseError`: another program's, or unreleased)."""
     there = sa.inspect(connection)
     if there.has_table(meta.name):
         unreleased = sa.select(meta.c.value).where(meta.c.key == "schema_version")
@@ -46,11 +42,7 @@ def version(connection: sa.Connection) -> int | None:
 
 
 def check(connection: sa.Connection) -> None:
-    """Compare the tables' columns with this program's: unreleased versions may share a version number.
-
-    Raises:
-        DatabaseError: They differ.
-    """
+    """Refuse tables with other columns than this program's: unreleased versions may share a version number."""
     rows = connection.exec_driver_sql(_COLUMNS[connection.dialect.name])
     there = {(table, column, not required) for table, column, required in rows if table in metadata.tables}
     columns = (column for table in metadata.tables.values() for column in table.columns)
@@ -64,11 +56,7 @@ def check(connection: sa.Connection) -> None:
 
 
 def migrate(connection: sa.Connection) -> None:
-    """Upgrade the schema to this program's version, inside the caller's transaction and under its lock.
-
-    Raises:
-        DatabaseError: As for `version` and `check`, or a newer program has migrated it.
-    """
+    """Upgrade the schema to this program's version, inside the caller's transaction and under its lock."""
     present = version(connection)
     if present is None:
         metadata.create_all(connection)
