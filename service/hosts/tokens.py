@@ -52,7 +52,7 @@ class HostTokens:
         self._installation = functools.cache(_Installation)
 
     def of(self, host: Host, refused: str | None = None) -> str | None:
-        """Return a host's token, if possible not the `refused` one; None: it needs none (`TokenError`: there is none)."""
+        """Return a host's token, if possible not the `refused` one; None: none is configured (or a `TokenError`)."""
         if host.app is not None:
             with _explained(host.app):
                 return self._installation(host.api_url or "", host.app).get(refused)
@@ -82,7 +82,7 @@ class HostTokens:
         return None
 
     def at(self, host: Host | None, url: str, refused: str | None) -> str | None:
-        """Return a token as `of` does, for git at an address (or `GitCommandError`); None: another host must not see it."""
+        """Return a token as `of` does for git at an address (or `GitCommandError`); None: that host must not see it."""
         is_without = refused == ""
         if is_without and host is not None and host.token_env and not os.environ.get(host.token_env):
             text = f"{host.token_env} is not set in the environment of this worker: set it for every worker"
