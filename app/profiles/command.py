@@ -48,11 +48,16 @@ def edit(invocation: Invocation) -> int:
     before = read_text(file)
     text = before or example_text()
     while True:
-        edited = click.edit(text, extension=".toml")
-        if edited is None or edited == (before or "").replace("\r\n", "\n"):
+        # As bytes: click would fail, and the edited text be lost, if an editor writes another encoding.
+        edited = click.edit(text.encode(), extension=".toml")
+        if edited is not None:
+            try:
+                text = edited.decode("utf-8-sig").replace("\r\n", "\n")
+            except UnicodeDecodeError as error:
+                raise _rejected(file, edited.decode("latin-1"), why="Your editor did not save UTF-8.") from error
+        if edited is None or text == (before or "").replace("\r\n", "\n"):
             invocation.output.note("Nothing was changed.")
             return Exit.DONE
-        text = edited
         try:
             save(file, before, text)
         except ChangedError as error:

@@ -117,3 +117,28 @@ def test_setting_a_key_keeps_the_rest_of_the_file(lone: CommandLine) -> None:
     for mistake in ("poll.runs_s soon", "pol.runs_s 3"):
         result = lone("--config", str(file), "config", "set", *mistake.split())
         assert (result.code, file.read_text(), bool(result.err)) == (2, COMMENTED, True), mistake
+
+
+def edited(lone: CommandLine, content: bytes) -> tuple[int, str]:
+    """The exit code and message of `config edit` with an editor that saves this."""
+    (lone.home / "saved").write_bytes(content)
+    editor = lone.home / "editor.sh"
+    editor.write_text(f'#!/bin/sh\ncat "{lone.home / "saved"}" > "$1"\n')
+    editor.chmod(0o700)
+    result = lone("config", "edit", EDITOR=str(editor))
+    return result.code, result.err
+
+
+def test_an_edited_configuration_is_saved_only_if_it_is_valid(lone: CommandLine) -> None:
+    """The text that is refused, for a mistake or another encoding than UTF-8, is kept beside the file."""
+    lone("config", "init")
+    file = lone.home / ".config/runwarden/config.toml"
+    rejected = file.with_name("config.toml.rejected")
+
+    assert edited(lone, b"[poll]\r\nruns_s = 7\r\n")[0] == 0
+    assert file.read_text() == "[poll]\nruns_s = 7\n"
+    code, message = edited(lone, b"[poll]\nruns_s = -1\n")
+    assert (code, str(rejected) in message, rejected.read_text()) == (2, True, "[poll]\nruns_s = -1\n")
+    code, message = edited(lone, b"# caf\xe9\n")
+    assert (code, "UTF-8" in message, rejected.read_text("utf-8")) == (2, True, "# caf\u00e9\n")
+    assert file.read_text() == "[poll]\nruns_s = 7\n"
