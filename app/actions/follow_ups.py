@@ -118,7 +118,19 @@ class FollowUps:
         return LOOK_S
 
     async def _send(self, state: State, decision: Decision, now: datetime) -> None:
-        action, error = await self._submit(decision)
+        action: Action | None = None
+        try:
+            facts, sent = decision.occurrence.facts, json.loads(decision.request_json or "null")
+            request = request_from("run.continue", sent["path"], sent["body"])
+            own, key = replace(self.actions, actor=facts["actor"]), facts["key"]
+        except (KeyError, TypeError, ValueError, IndexError):
+            error: ActionFailure | None = ActionFailure("invalid", "Another version of Runwarden wrote it.")
+        else:
+            result = await BatchSender(own.submit).send(request, key or f"when-ended-{decision.occurrence.identity}")
+            is_blocked = result.outcome == "blocked"  # Until the earlier outcome is known.
+            action = None if is_blocked else result.action
+            kind = "unreachable" if is_blocked else "invalid"
+            error = ActionFailure(kind, result.problem) if action is None else action.error
         outcome = "failed" if action is None else _OUTCOMES.get(action.state, "failed")
         # No error means that another process is sending it.
         if outcome == "failed" and (error is None or error_kind(error.kind).passes or error.error_code == _ACTIVE):
@@ -129,21 +141,6 @@ class FollowUps:
         ids = (None, None) if action is None else (action.action_id, action.result_id)
         await state.settle(replace(decision, outcome=outcome, reason=reason, action_id=ids[0], result_id=ids[1]))
         self.announce(StateChangedElsewhere())
-
-    async def _submit(self, decision: Decision) -> tuple[Action | None, ActionFailure | None]:
-        """Send the request; return its action and the reason if it failed. Without an action nothing was sent."""
-        try:
-            facts, sent = decision.occurrence.facts, json.loads(decision.request_json or "null")
-            request = request_from("run.continue", sent["path"], sent["body"])
-            own, key = replace(self.actions, actor=facts["actor"]), facts["key"]
-        except (KeyError, TypeError, ValueError, IndexError):
-            return None, ActionFailure("invalid", "Another version of Runwarden wrote it.")
-        result = await BatchSender(own.submit).send(request, key or f"when-ended-{decision.occurrence.identity}")
-        if result.outcome == "blocked":
-            return None, ActionFailure("unreachable", result.problem)  # Wait until the earlier outcome is known.
-        if result.action is None:
-            return None, ActionFailure("invalid", result.problem)
-        return result.action, result.action.error
 
 
 def waiting_words(waiting: Decision) -> str:

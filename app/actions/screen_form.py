@@ -257,7 +257,8 @@ class ActionForm(ModalScreen[Action | None]):
         # Focused from the first frame: text typed before the draft loads belongs in the same field.
         first = self._to_focus().key
         self.AUTO_FOCUS = f"#field-{first} Input, #field-{first} TextArea"  # type: ignore[misc]  # Textual declares it a class variable, and reads the instance's
-        yield FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS, mark=mark_of(self.engine))
+        self.dialog = FormDialog(self.TITLE_TEXT, self._rows, self.BUTTONS, mark=mark_of(self.engine))
+        yield self.dialog
 
     on_event = guarded_event
 
@@ -292,10 +293,6 @@ class ActionForm(ModalScreen[Action | None]):
     def _engine_changed(self, event: Event) -> None:
         if isinstance(event, ActionChanged | FilesChangedElsewhere | RunsChanged):
             self.actions_changed()
-
-    @property
-    def dialog(self) -> FormDialog:
-        return self.query_one(FormDialog)
 
     def enter(self, phase: FormPhase) -> None:
         self.phase = phase

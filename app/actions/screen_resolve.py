@@ -107,7 +107,8 @@ class ResolveForm(ModalScreen[Action | None]):
             self._choice,
             self._evidence,
         )
-        yield FormDialog("Resolve an unknown outcome", rows, self.BUTTONS, mark=mark_of(self._engine))
+        self._dialog = FormDialog("Resolve an unknown outcome", rows, self.BUTTONS, mark=mark_of(self._engine))
+        yield self._dialog
 
     on_event = guarded_event
 
@@ -181,17 +182,16 @@ class ResolveForm(ModalScreen[Action | None]):
     async def _apply(self, resolution: Resolution, evidence: str, *, is_checked: bool = False) -> None:
         actions = self._engine.actions
         action_id = self._action.action_id
-        dialog = self.query_one(FormDialog)
         try:
             if resolution == "created":
                 if not is_checked:
-                    dialog.note("Checking the id…")
+                    self._dialog.note("Checking the id…")
                     await self._engine.reconciliation.check(self._action, evidence)
                 action = await actions.resolve(action_id, evidence)
             elif resolution == "not_created":
                 action = await actions.resolve(action_id, None)
             else:
-                dialog.note("Sending…")
+                self._dialog.note("Sending…")
                 action = await actions.send_again(action_id)
         except (DoubtfulIdError, ActionRefusedError, LedgerRefusedError, StorageError) as error:
             self._is_applying = False
@@ -235,20 +235,18 @@ class ResolveForm(ModalScreen[Action | None]):
     def _doubt(self, result_id: str | None) -> None:
         """Offer to record an id that looks wrong; None: withdraw the offer and clear its message."""
         self._doubted = result_id
-        dialog = self.query_one(FormDialog)
         without = {"force", "apply"} if self._resolved is not None else {"force"} if result_id is None else set()
-        dialog.enter("editing", without=frozenset(without))
-        dialog.border_subtitle = ""
-        dialog.banner(None)
+        self._dialog.enter("editing", without=frozenset(without))
+        self._dialog.border_subtitle = ""
+        self._dialog.banner(None)
 
     def _refuse(self, why: str) -> None:
-        self.query_one(FormDialog).note("")
-        self.query_one(FormDialog).banner(why)
+        self._dialog.note("")
+        self._dialog.banner(why)
 
     @work(group="candidates")
     async def _find_candidates(self) -> None:
-        dialog = self.query_one(FormDialog)
-        reconciliation = self._engine.reconciliation
+        dialog, reconciliation = self._dialog, self._engine.reconciliation
         thing = "organizations" if self._action.kind == "organization.create" else "runs"
         dialog.note(f"Asking the service for {thing} that it may have created…")
         try:
