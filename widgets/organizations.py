@@ -49,12 +49,6 @@ class OrganizationEntry(ActivityEntry, frozen=True):
     def badge(self) -> Badge:
         return _CREATED if self.source.state == "confirmed" else super().badge
 
-    def matches(self, words: Iterable[str]) -> bool:
-        """Whether all these case-folded words occur in its address, name, slug or ids."""
-        action = self.source
-        text = "\n".join((self.about, action.action_id, action.result_id or "", self.name, self.slug)).casefold()
-        return all(word in text for word in words)
-
     def cells(self, now: datetime) -> TableLine:
         badge, action = self.badge, self.source
         return (

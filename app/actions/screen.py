@@ -101,8 +101,9 @@ def unsent_entry(decision: Decision) -> ActivityEntry:
 
 
 def is_wanted(action: Action, wanted: ActionFilter) -> bool:
-    """Whether the filter includes a write that is not in the ledger."""
-    text = f"{action.kind} {action.state} {action.subject} {action.actor} {action.body_json}".casefold()
+    """Whether the filter includes the write; words may also be in its answer."""
+    words = action.kind, action.state, action.subject, action.actor, action.action_id, action.result_id or ""
+    text = " ".join((*words, action.body_json, action.response_json or "")).casefold()
     return (
         (not wanted.kinds or action.kind in wanted.kinds)
         and (not wanted.states or action.state in wanted.states)
@@ -122,7 +123,6 @@ class ActivityScreen(BaseScreen):
 
     TAB = "activity"
     FILTERS: ClassVar[tuple[str, ...]] = ("kinds", "outcomes")
-    NO_MATCH: ClassVar[str] = "No write matches"
     CSS_PATH = TABS_CSS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("v", "resolve", "resolve", tooltip="Record the result of an unknown outcome", id="activity.resolve"),
@@ -257,7 +257,7 @@ class ActivityScreen(BaseScreen):
             self._table.notice = READING
         elif self.wanted != EVERYTHING and self._found.total:
             hidden_rows = f"{self._found.total:,} in all; press esc to show them."
-            self._table.notice = Notice("∅", self.NO_MATCH, (hidden_rows,))
+            self._table.notice = Notice("∅", "No write matches", (hidden_rows,))
         else:
             self._table.notice = self.nothing_yet
 

@@ -54,7 +54,6 @@ class OrganizationsScreen(ActivityScreen):
 
     TAB = "organizations"
     FILTERS = ("outcomes",)
-    NO_MATCH = "No attempt matches"
     COLUMNS = ATTEMPT_COLUMNS
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "new_organization", "new organization", tooltip="Create one and invite its administrator"),
@@ -75,7 +74,7 @@ class OrganizationsScreen(ActivityScreen):
         self._asker = CoalescedTask(self._ask, self.run_worker)
 
     async def load(self, wanted: ActionFilter) -> Activity:
-        """Read all attempts, and keep those that match, newest first; the search is in names from the service too."""
+        """Read all attempts, and keep those that match, newest first."""
         known = {entry.source: entry for entry in self._all}
         entries = []
         for action in await self._engine.ledger.organizations():
@@ -90,8 +89,7 @@ class OrganizationsScreen(ActivityScreen):
         before, self._created = self._created, sum(entry.source.state == "confirmed" for entry in self._all)
         if self._created > before:
             self._ask_service()
-        unsearched = replace(wanted, search="")
-        matches = [row for row in self._all if is_wanted(row.source, unsearched) and row.matches(wanted.words)]
+        matches = [entry for entry in self._all if is_wanted(entry.source, wanted)]
         outcomes: Counter[str] = Counter(entry.source.state for entry in self._all)
         return Activity(tuple(matches), len(matches), {"organization.create": len(self._all)}, outcomes)
 
