@@ -194,12 +194,8 @@ class Actions(Struct, frozen=True):
         """Carry out the request; the action's state is the outcome, and no API error is raised.
 
         A key sends once, in any process; if that is happening right now, this waits for its result. `again`: the user
-        knows that an organization was created for this address before, and wants another one. `supersedes`: the
-        action of unknown outcome that this one sends again.
-
-        Raises:
-            ActionRefusedError: Nothing was sent: read-only, invalid, blocked by an open action, done before, or the key
-                was used.
+        wants another organization for the address. `supersedes`: the unknown action that this one sends again.
+        Raises `ActionRefusedError` if nothing was sent: read-only, invalid, blocked, done before, or the key was used.
         """
         self.check(request)
         at = self.clock()
@@ -243,10 +239,7 @@ class Actions(Struct, frozen=True):
     async def send_again(self, action_id: str) -> Action:
         """Send an action of unknown outcome once more; the caller has asked the user.
 
-        Raises:
-            ActionRefusedError: Nothing was sent.
-            NoSuchActionError: The ledger does not hold it.
-            WrongStateError: The action's outcome is not unknown.
+        Raises as `submit` does, `NoSuchActionError`, or `WrongStateError` if its outcome is not unknown.
         """
         if (old := await self.ledger.action(action_id)) is None:
             raise NoSuchActionError(action_id)

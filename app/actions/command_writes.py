@@ -101,10 +101,7 @@ def print_write(
     code: Exit | None = None,
     remark: str = "",
 ) -> Exit:
-    """Print a write and its outcome, or the given document, with the warnings so far; return the exit code.
-
-    `code` replaces the action's own exit code. A `remark` follows the advice.
-    """
+    """Print a write, or the document for it, and the warnings; return the exit code, by default the action's own."""
     output = invocation.output
     document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
     kind = WRITE_KINDS[action.kind]
@@ -305,10 +302,7 @@ def print_batch(
     failure: CommandFailedError | None = None,
     dry_run: bool = False,
 ) -> Exit:
-    """Print the outcomes of a batch and of waiting for it; return the exit code of the row to look at first.
-
-    `document` makes a row's JSON, with its `outcome`, from the row and the base address.
-    """
+    """Print the outcomes of a batch and of waiting for it; return the exit code of the row to look at first."""
     documents = [document(row, base_url) for row in rows]
     code = max((exit_of_result(row.result) for row in rows), key=SEVERITY.index, default=Exit.DONE)
     if code is Exit.DONE and failure is not None:
@@ -358,9 +352,8 @@ async def send_batch(
 ) -> list[W]:
     """Send the pending writes one after the other, until a signal or an outcome stops the batch.
 
-    Each outcome is shown as it comes; `usual` is the one that needs no mention. If the ledger fails, the results so
-    far are reported. With a `cap`, the writes are counted in batches of that many. Unknown outcomes with the error code
-    `past` do not stop it.
+    Outcomes are shown as they come; the `usual` one needs no mention. If the ledger fails, those so far are reported.
+    With a `cap`, writes are counted in batches. Unknown outcomes with the error code `past` do not stop it.
     """
     rows, done, base_url = list(planned), 0, engine.client.base_url
     batches = -(-len(rows) // cap) if cap else 1

@@ -73,9 +73,8 @@ class FormDraft:
     """The draft of one form; the file always ends up with the last text."""
 
     def __init__(self, engine: Engine, name: str, fresh: Values, failed: Callable[[str], object]) -> None:
-        """Prepare, without any I/O; values equal to `fresh` need no draft.
+        """The name is the form's kind and its run or repository: `run.continue:run_1`; `fresh` values need no draft.
 
-        Its name is its kind, and the run or repository that the form was opened from, if any: `run.continue:run_1`.
         `failed` is called with the reason when drafts cannot be stored, once until one is.
         """
         self._path = data_folder(engine.settings, engine.profile) / "drafts.json"

@@ -162,10 +162,9 @@ class ActivityScreen(BaseScreen):
     # Hooks for lists of other writes
 
     async def load(self, wanted: ActionFilter) -> Activity:
-        """Read the entries that match the query, up to the limit, with all unknown ones, however old they are.
+        """Read the entries that match, up to the limit: all unknown ones, continuations that wait, then the others.
 
-        Entries read before are used again, so that their requests are not parsed twice. Continuations that wait come
-        after the unknown ones.
+        Entries read before are used again, so that their requests are not parsed twice.
         """
         engine, limit = self._engine, self._limit
         follow_ups = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()

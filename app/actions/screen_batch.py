@@ -110,10 +110,7 @@ class RunBatch(Struct, frozen=True):
         return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": words}
 
     def resolved(self, action: Action, old_id: str = "") -> Self:
-        """The batch with the resolution of an unknown outcome, or with the action sent in place of `old_id`.
-
-        A run that this outcome had blocked may be sent now.
-        """
+        """The batch with a resolved action, or one sent in place of `old_id`; runs that it blocked may be sent now."""
         sent: dict[str, BatchResult] = {}
         for run_id, result in self.sent.items():
             if result.action is None or result.action.action_id != (old_id or action.action_id):
