@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from service.cli.output import INLINE, AdminContext, AdminGroup, Row, line, operator, org_option, owner_of
+from service.cli.output import INLINE, AdminContext, AdminGroup, Row, fields_of, line, operator, org_option, owner_of
 from service.clock import now_micros, rfc3339
 from service.hosts.health import HealthProbes
 from service.hosts.tokens import HostTokens
@@ -201,22 +201,9 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
     shown = list[Row]()
     for row in rows:
         at, repository = rfc3339(row.received_at), f"{row.platform}:{row.path_key}"
-        document: dict[str, object] = {
-            "id": row.id,
-            "organization_id": row.organization_id,
-            "number": row.number,
-            "is_issue": row.is_issue,
-            "event": row.event,
-            "sender": row.sender,
-            "result": row.result,
-            "detail": row.detail,
-            "agent": row.agent,
-            "run_id": row.run_id,
-            "delivery": row.delivery,
-            "at": at,
-            "repository": repository,
-            "commit": row.head_sha,
-        }
+        document = fields_of(row, "id", "organization_id", "number", "is_issue", "event", "sender", "result", "detail")
+        document |= fields_of(row, "agent", "run_id", "delivery")
+        document |= {"at": at, "repository": repository, "commit": row.head_sha}
         number = f"issue {row.number}" if row.is_issue else row.number
         about = f"{repository} {number} {row.event} {row.head_sha[:12]} by {row.sender}"
         about = f"{repository} {row.event} {row.cause}" if row.number == NO_NUMBER else about

@@ -6,8 +6,18 @@ from ipaddress import ip_network
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminContext, AdminGroup, Row, any_org_option, line, org_option, owner_of, required
-from service.clock import now_micros, rfc3339, rfc3339_or_none
+from service.cli.output import (
+    AdminContext,
+    AdminGroup,
+    Row,
+    any_org_option,
+    fields_of,
+    line,
+    org_option,
+    owner_of,
+    required,
+)
+from service.clock import now_micros, rfc3339
 from service.outgoing.webhooks import addresses_of
 from service.store import events as stored
 from service.store.events import STATES, TYPES, WAITING, Endpoint, EndpointError, Event
@@ -27,19 +37,9 @@ def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
 
 
 def _shown(row: Event) -> Row:
-    occurred_at = rfc3339(row.occurred_at)
-    shown: dict[str, object] = {
-        "id": row.id,
-        "endpoint_id": row.endpoint_id,
-        "type": row.type,
-        "state": row.state,
-        "attempts": row.attempts,
-        "occurred_at": occurred_at,
-        "delivered_at": rfc3339_or_none(row.delivered_at),
-        "failure": row.failure,
-        "next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None,
-    }
-    return shown, line(occurred_at, row.id, row.type, row.state, plural(row.attempts, "attempt"), row.failure)
+    names = "id", "endpoint_id", "type", "state", "attempts", "occurred_at", "delivered_at", "failure"
+    shown = fields_of(row, *names) | {"next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None}
+    return shown, line(shown["occurred_at"], row.id, row.type, row.state, plural(row.attempts, "attempt"), row.failure)
 
 
 @events.command("list")
@@ -80,17 +80,8 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
 
 
 def _shown_endpoint(row: Endpoint) -> Row:
-    shown: dict[str, object] = {
-        "id": row.id,
-        "organization_id": row.organization_id,
-        "url": row.url,
-        "types": row.types,
-        "state": row.state,
-        "created_at": rfc3339(row.created_at),
-        "rotated_at": rfc3339_or_none(row.rotated_at),
-        "disabled_at": rfc3339_or_none(row.disabled_at),
-        "allow_private": [str(network) for network in row.allowed],
-    }
+    names = "id", "organization_id", "url", "types", "state", "created_at", "rotated_at", "disabled_at"
+    shown = fields_of(row, *names) | {"allow_private": [str(network) for network in row.allowed]}
     return shown, line(row.id, row.state, row.url, " ".join(row.types), row.organization_id)
 
 

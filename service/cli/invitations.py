@@ -6,8 +6,18 @@ from typing import Final, get_args
 
 import click
 
-from service.cli.output import AdminContext, AdminGroup, Row, any_org_option, line, org_option, owner_of, required
-from service.clock import now_micros, rfc3339, rfc3339_or_none
+from service.cli.output import (
+    AdminContext,
+    AdminGroup,
+    Row,
+    any_org_option,
+    fields_of,
+    line,
+    org_option,
+    owner_of,
+    required,
+)
+from service.clock import now_micros, rfc3339
 from service.outgoing.mail import checked_address, deliver, mailer_of
 from service.settings import Role
 from service.setup import SetupError, find_organization
@@ -23,20 +33,10 @@ _ROLES: Final = click.Choice(get_args(Role))
 
 
 def _invitation(row: Invitation) -> Row:
-    state, ends = row.state(now_micros()), rfc3339(row.expires_at)
-    shown: dict[str, object] = {
-        "id": row.id,
-        "organization_id": row.organization_id,
-        "email": row.email,
-        "role": row.role,
-        "sent_at": rfc3339_or_none(row.sent_at),
-        "expires_at": ends,
-        "attempts": row.attempts,
-        "failure": row.failure,
-        "state": state,
-        "next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None,
-    }
-    return shown, line(row.id, state, f"until {ends}", row.email, row.organization_id, row.failure)
+    names = "id", "organization_id", "email", "role", "sent_at", "expires_at", "attempts", "failure"
+    shown, state = fields_of(row, *names), row.state(now_micros())
+    shown |= {"state": state, "next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None}
+    return shown, line(row.id, state, f"until {shown['expires_at']}", row.email, row.organization_id, row.failure)
 
 
 @invitation.command("list")
@@ -89,9 +89,8 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
 
 
 def _member(row: Member) -> Row:
-    added_at = rfc3339(row.added_at)
-    shown = {"id": row.id, "email": row.email, "role": row.role, "added_at": added_at}
-    return shown, line(row.email, row.role, f"since {added_at}")
+    shown = fields_of(row, "id", "email", "role", "added_at")
+    return shown, line(row.email, row.role, f"since {shown['added_at']}")
 
 
 @member.command("list")

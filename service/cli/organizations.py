@@ -5,9 +5,9 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, AdminGroup, Row, line, org_option, required
+from service.cli.output import AdminContext, AdminGroup, Row, fields_of, line, org_option, required
 from service.cli.runs import delete_organization
-from service.clock import now_micros, rfc3339, rfc3339_or_none
+from service.clock import now_micros, rfc3339
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
 from service.store import invitations, organizations, tokens, turns
 from service.store.organizations import ENTITLEMENTS, OFFER_KINDS, Offer, Organization
@@ -23,17 +23,8 @@ org.add_command(delete_organization)
 
 
 def _organization(row: Organization) -> Row:
-    shown: dict[str, object] = {
-        "id": row.id,
-        "name": row.name,
-        "slug": row.slug,
-        "parent_id": row.parent_id,
-        "active": row.active,
-        "entitlements": row.entitlements,
-        "offer_code": row.offer_code,
-        "created_at": rfc3339(row.created_at),
-        "budget": {"day_usd": row.day_usd, "day_tokens": row.day_tokens},
-    }
+    names = "id", "name", "slug", "parent_id", "active", "entitlements", "offer_code", "created_at"
+    shown = fields_of(row, *names) | {"budget": fields_of(row, "day_usd", "day_tokens")}
     state = "active" if row.active else "inactive"
     return shown, f"{row.slug}  {row.id}  {state}  {','.join(row.entitlements)}  {row.name}"
 
@@ -62,8 +53,7 @@ def list_organizations(admin: AdminContext) -> None:
         rows = organizations.all_of(connection)
         known = by_owner(connection, organizations.Trial, trials, [row.id for row in rows])
     started = {
-        owner: {"state": trial.state, "signup_code": trial.signup_code}
-        | {"granted_code": trial.granted_code, "started_at": rfc3339_or_none(trial.started_at)}
+        owner: fields_of(trial, "state", "signup_code", "granted_code", "started_at")
         for owner, (trial,) in known.items()
     }
     shown = ((row.id, *_organization(row)) for row in rows)
@@ -223,7 +213,7 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
         change.detail = " ".join(scopes)
         token, value = make_token(change.connection, change.of(slug), entry, now_micros())
         change.target = token.id
-    shown = {"id": token.id, "alias": token.alias, "scopes": token.scopes, "expires_at": rfc3339(token.expires_at)}
+    shown = fields_of(token, "id", "alias", "scopes", "expires_at")
     admin.show(shown | {"token": value, "value": value}, value)
 
 
@@ -235,11 +225,10 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
         rows = tokens.of(connection, find_organization(connection, slug).id)
     now, shown = now_micros(), list[Row]()
     for row in rows:
-        ends, state = rfc3339(row.expires_at), "revoked" if row.revoked_at else "expired"
-        state = "valid" if row.is_valid(now) else state
-        document = {"id": row.id, "alias": row.alias, "scopes": row.scopes, "created_at": rfc3339(row.created_at)}
-        text = line(row.id, state, f"until {ends}", ",".join(row.scopes), row.alias)
-        shown.append((document | {"expires_at": ends, "state": state}, text))
+        state = "valid" if row.is_valid(now) else "revoked" if row.revoked_at else "expired"
+        document = fields_of(row, "id", "alias", "scopes", "created_at", "expires_at") | {"state": state}
+        text = line(row.id, state, f"until {document['expires_at']}", ",".join(row.scopes), row.alias)
+        shown.append((document, text))
     admin.show_rows("tokens", shown)
 
 

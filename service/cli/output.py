@@ -20,7 +20,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from service.cli import DATA_DIR_VARIABLE
-from service.clock import now_micros
+from service.clock import now_micros, rfc3339_or_none
 from service.errors import ServiceError, first_fault
 from service.settings import DataFolder
 from service.setup import SetupError, find_organization
@@ -157,6 +157,12 @@ def _cell(value: object) -> str:
     text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
     text = printable(text).replace("\n", " ")
     return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+
+
+def fields_of(row: object, *names: str) -> dict[str, object]:
+    """Return these fields of a row for a document; instants, whose names end in `_at`, are in RFC 3339."""
+    values = ((name, getattr(row, name)) for name in names)
+    return {name: rfc3339_or_none(value) if name.endswith("_at") else value for name, value in values}
 
 
 def line(*parts: object) -> str:

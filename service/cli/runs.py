@@ -5,8 +5,8 @@ from typing import Final, Literal
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminCommand, AdminContext, AdminGroup, line, operator, owner_of, required
-from service.clock import now_micros, rfc3339, rfc3339_or_none
+from service.cli.output import AdminCommand, AdminContext, AdminGroup, fields_of, line, operator, owner_of, required
+from service.clock import now_micros
 from service.setup import SetupError, find_organization
 from service.store import deletions, dispatch, organizations, postings, repositories, runs, turn_files, turns
 from service.store.runs import FINAL, OPEN, Filters, Run
@@ -51,8 +51,7 @@ def list_runs(admin: AdminContext, slug: str | None, status: str | None, limit: 
         count = runs.count(connection, filters)
         names = {row.id: row.slug for row in organizations.all_of(connection)}
     documents: list[dict[str, object]] = [
-        {"status": row.status, "agent": row.agent, "turn": row.turn}
-        | {"created_at": rfc3339(row.created_at), "updated_at": rfc3339(row.updated_at)}
+        fields_of(row, "status", "agent", "turn", "created_at", "updated_at")
         | {"run_id": row.id, "organization": names[row.organization_id]}
         | {"repository": f"{row.platform}:{row.path}", "branch_name": row.branch}
         for row in page
@@ -123,12 +122,8 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
             log = turn_files.log_piece(connection, admin.folder, key, 0, MAX_LOG) if what == "log" else None
             diff = turn_files.diff(connection, admin.folder, key, "diff") if what == "diff" else None
             pieces.append((log and log.data) or diff or b"")
-    documents: list[dict[str, object]] = [
-        {"status": turn.status, "attempt": turn.attempt, "summary": turn.summary, "failure": turn.failure}
-        | {"failure_kind": turn.failure_kind, "outcome": turn.outcome, "reason": turn.reason, "caller": turn.caller}
-        | {"finished_at": rfc3339_or_none(turn.finished_at), "turn": turn.number, "commit": turn.commit_sha}
-        for turn in chosen
-    ]
+    names = "status", "attempt", "summary", "failure", "failure_kind", "outcome", "reason", "caller", "finished_at"
+    documents = [fields_of(turn, *names) | {"turn": turn.number, "commit": turn.commit_sha} for turn in chosen]
     texts = [
         line(f"turn {turn.number}", turn.outcome or turn.status, turn.commit_sha or "-", turn.reason or turn.summary)
         for turn in chosen

@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from service.cli.output import AdminCommand, AdminContext
+from service.cli.output import AdminCommand, AdminContext, fields_of
 from service.clock import now_micros, rfc3339
 from service.execution.commits import check_signing
 from service.execution.sandbox import find
@@ -51,9 +51,7 @@ def status(admin: AdminContext) -> None:
         "signing": signing,
         "limits": limits,
         "workers": [
-            {"executor": worker.executor, "host": worker.host, "pid": worker.pid, "concurrency": worker.concurrency}
-            | {"at_work": worker.at_work, "sandbox": worker.sandbox}
-            | {"started_at": rfc3339(worker.started_at), "seen_at": rfc3339(worker.seen_at)}
+            fields_of(worker, "executor", "host", "pid", "concurrency", "at_work", "sandbox", "started_at", "seen_at")
             for worker in living
         ],
         "slots": {"all": slots, "taken": taken, "at_work": at_work},
@@ -62,8 +60,8 @@ def status(admin: AdminContext) -> None:
         "runs": by_status,
         "mails": unsent_mails,
         "ending_keys": [
-            {"kind": row.kind, "organization": row.organization or None, "name": row.name}
-            | {"ends_at": rfc3339(row.ends_at), "within_days": row.days}
+            fields_of(row, "kind", "organization", "name", "ends_at")
+            | {"organization": row.organization or None, "within_days": row.days}
             for row in ending
         ],
         "token_faults": unrotated,
