@@ -119,8 +119,7 @@ def next_turns(connection: sa.Connection, slots: int, share: int | None, now: Mi
 
 def _under_way(connection: sa.Connection) -> Sequence[Any]:
     columns = (runs.c.id, runs.c.organization_id, runs.c.url, runs.c.branch, TURN_AGENT, organizations.c.slug)
-    query = sa.select(*columns).join(turns, turns.c.run_id == runs.c.id)
-    query = query.join(organizations, organizations.c.id == runs.c.organization_id)
+    query = sa.select(*columns).select_from(turns.join(runs).join(organizations))
     return connection.execute(query.where(SLOTTED)).all()
 
 
@@ -176,8 +175,7 @@ def shares(connection: sa.Connection) -> list[Share]:
     number, oldest = sa.func.count(), sa.func.min(turns.c.accepted_at).filter(waiting)
     query = (
         sa.select(organizations.c.slug, number.filter(waiting), oldest, number.filter(sa.not_(waiting)))
-        .join(runs, runs.c.id == turns.c.run_id)
-        .join(organizations, organizations.c.id == runs.c.organization_id)
+        .select_from(turns.join(runs).join(organizations))
         .where(turns.c.status.in_(OPEN), turns.c.executor.is_distinct_from(MADE_UP))
         .group_by(organizations.c.slug)
         .order_by(oldest.asc().nulls_last(), organizations.c.slug)

@@ -60,9 +60,8 @@ def by_turn(connection: sa.Connection, run_id: str) -> defaultdict[int, list[Mes
 
 
 def mark(connection: sa.Connection, some: Sequence[Message], state: str) -> None:
-    for message in some:
-        same = (messages.c.run_id == message.run_id, messages.c.id == message.id, messages.c.state == "waiting")
-        update(connection, messages, *same, state=state)
+    is_one = sa.tuple_(messages.c.run_id, messages.c.id).in_([(message.run_id, message.id) for message in some])
+    update(connection, messages, is_one, messages.c.state == "waiting", state=state)
 
 
 def with_messages(instructions: str, some: Sequence[Message]) -> str:

@@ -164,12 +164,8 @@ def is_worked_on(connection: sa.Connection, url: str, branch: str) -> bool:
 def commits_on(connection: sa.Connection, run: Run) -> frozenset[str]:
     """Return the commits that runs of the same organization pushed to a run's branch."""
     same = (runs.c.organization_id == run.organization_id, runs.c.path_key == run.path.lower())
-    query = (
-        sa.select(turns.c.commit_sha)
-        .join(runs, runs.c.id == turns.c.run_id)
-        .where(*same, runs.c.url == run.url, runs.c.branch == run.branch, turns.c.commit_sha.is_not(None))
-    )
-    return frozenset(connection.scalars(query))
+    query = sa.select(turns.c.commit_sha).join(runs).where(*same, runs.c.url == run.url, runs.c.branch == run.branch)
+    return frozenset(connection.scalars(query.where(turns.c.commit_sha.is_not(None))))
 
 
 def _hold_organization(connection: sa.Connection, organization_id: str) -> None:

@@ -13,6 +13,7 @@ from service.agents.prices import ListPrice, Price
 from service.clock import DAY_MICROS, SECOND_MICROS, Clock, Micros
 from service.egress.budget import OrganizationDay, Spending
 from service.egress.usage import Usage
+from service.store import organizations as directory
 from service.store import outages
 from service.store.database import Database
 from service.store.rows import insert_new, optional_filter, update
@@ -164,10 +165,7 @@ def spent(connection: sa.Connection, run_id: str, agent_key: str, now: Micros) -
         for column, where in ((model_usage.c.micro_usd, of_run), (usage_days.c.micro_usd, of_day), (tokens, of_run))
     ]
     run_usd, day_usd, run_tokens = connection.execute(sa.select(*sums)).one()
-    day = OrganizationDay()
-    columns = (organizations.c.id, organizations.c.day_usd, organizations.c.day_tokens)
-    joined = runs.join(organizations, organizations.c.id == runs.c.organization_id)
-    owner = connection.execute(sa.select(*columns).select_from(joined).where(runs.c.id == run_id)).first()
+    day, owner = OrganizationDay(), directory.of_run(connection, run_id)
     if owner is not None and (owner.day_usd is not None or owner.day_tokens is not None):
         today = now // DAY_MICROS
         used = totals(connection, None, owner.id, today, today)[0].figures
