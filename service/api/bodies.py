@@ -55,32 +55,26 @@ _CONTENT: Final = (
     f"size is at most {_MAX_INTEGER}), and numbers into a double. At most {_MAX_DEPTH} levels may be nested. "
     f"The operator limits the size of the body (413)."
 )
+_OWNED: Final = {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY}
 _REFERENCES: Final = (
-    *(
-        (name, {"owner": f"^{SEGMENT}$", "repo": _REPOSITORY})
-        for name, host in PLATFORMS.items()
-        if not host.has_groups
-    ),
+    *((name, _OWNED) for name, host in PLATFORMS.items() if not host.has_groups),
     ("gitlab", {"project_path": _PROJECT_PATH}),
     ("gitlab", {"group": f"^{SEGMENT}(/{SEGMENT}){{0,18}}$", "project": _REPOSITORY}),
 )
 """The fields in a repository reference's data, for each platform; with project_path, the other form is ignored."""
 
 
-def _data_schema(fields: dict[str, str]) -> JsonDict:
+def _reference_schema(platform: str, fields: dict[str, str]) -> JsonDict:
     properties: JsonDict = {name: {"type": "string", "pattern": pattern} for name, pattern in fields.items()}
-    schema: JsonDict = {"type": "object", "required": [*fields], "properties": properties}
-    return schema | {"not": {"required": ["project_path"]}} if "group" in fields else schema
+    data: JsonDict = {"type": "object", "required": [*fields], "properties": properties}
+    data |= {"not": {"required": ["project_path"]}} if "group" in fields else {}
+    return {"properties": {"platform": {"const": platform}, "data": data}}
 
 
 Words = Annotated[str, Field(min_length=1, pattern=r"\S", json_schema_extra={"pattern": _NOT_BLANK})]
-BranchName = Annotated[
-    str,
-    Field(
-        description=f"A name that git accepts, of at most {MAX_BRANCH} bytes in UTF-8.",
-        json_schema_extra={"minLength": 1, "maxLength": MAX_BRANCH, "pattern": BRANCH},
-    ),
-]
+_BRANCH: Final[JsonDict] = {"minLength": 1, "maxLength": MAX_BRANCH, "pattern": BRANCH}
+_BRANCH_NAME: Final = f"A name that git accepts, of at most {MAX_BRANCH} bytes in UTF-8."
+BranchName = Annotated[str, Field(description=_BRANCH_NAME, json_schema_extra=_BRANCH)]
 
 
 class OrganizationCreation(_Strict):
@@ -100,14 +94,7 @@ class OrganizationCreation(_Strict):
 class RepositoryReference(_Strict):
     """A repository reference (spec 2.3)."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [
-                {"properties": {"platform": {"const": platform}, "data": _data_schema(fields)}}
-                for platform, fields in _REFERENCES
-            ]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"oneOf": [_reference_schema(*form) for form in _REFERENCES]})
 
     platform: Annotated[Text, Field(json_schema_extra={"enum": [*PLATFORMS]})]
     data: dict[str, object]
