@@ -84,7 +84,6 @@ class AgentLimits(_Section):
     model_silent_s: Annotated[float, Field(gt=0)] = 600
     """How long a model's answer may take if it is not streamed."""
     model_stream_silent_s: Annotated[float, Field(gt=0)] = 300
-    """How long a model's stream may be silent."""
 
 
 class ArtifactLimits(_Section):
@@ -128,7 +127,6 @@ class ExecutionSettings(_Section):
     author_name: Annotated[str, AfterValidator(_identity)] = "Runwarden reviewer"
     author_email: Annotated[str, AfterValidator(_identity)] = "reviewer@runwarden.invalid"
     signing: SigningSettings | None = None
-    """The key with which commits are signed; None: they are not."""
     agent: AgentLimits = AgentLimits()
     artifacts: ArtifactLimits = ArtifactLimits()
 
@@ -226,13 +224,11 @@ class TriggerSettings(_Section):
     github_secret_env: str | None = None
     """The environment variable with the secret that signs GitHub's deliveries; see `gitlab.webhook_secret_env`."""
     forgejo_secret_env: str | None = None
-    """The environment variable with the secret that signs Forgejo's deliveries."""
     mention: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] = "runwarden"
     """The name, without `@`, with which comments to this service begin."""
     own_accounts: tuple[str, ...] = ()
     """More accounts of the service, in addition to those of its tokens: their actions start nothing."""
     pull_request_runs_a_day: Annotated[int, Field(ge=1)] = 20
-    """The most runs started for one pull request within a day."""
     repository_runs_an_hour: Annotated[int, Field(ge=1)] = 60
     body_bytes: Annotated[int, Field(ge=1024)] = 8 << 20
 
@@ -243,7 +239,6 @@ class RetentionSettings(_Section):
     logs_days: Annotated[float, Field(gt=0, le=36_500)] | None = None
     """How long logs and diffs of ended turns are kept; None to keep them until `runwarden service prune` is called."""
     artifacts_days: Annotated[float, Field(gt=0, le=36_500)] | None = 90
-    """How long artifacts of ended turns are kept; None to keep them until `runwarden service prune` is called."""
     queue_days: Annotated[float, Field(gt=0, le=36_500)] = 30
     """The queue's entries of ended turns, useful only for debugging the queue."""
     sessions_days: Annotated[float, Field(gt=0, le=36_500)] = 30
