@@ -387,10 +387,8 @@ class DataFolder:
     def create(self, *, restoring: bool = False) -> None:
         """Create the missing folders, closed to others (`SettingsError`: we may not, or a restore was interrupted)."""
         if self.restoring_file.exists() and not restoring:
-            raise SettingsError(
-                f"{self.root} is being restored, or its restore was interrupted: run `runwarden service restore` "
-                "again, with --force"
-            )
+            fix = "run `runwarden service restore` again, with --force"
+            raise SettingsError(f"{self.root} is being restored, or its restore was interrupted: {fix}")
         agents = (self.runs, self.work, self.sessions, self.caches)
         folders = (self.root, self.outbox, self.mirrors, *agents, self.workers)
         try:

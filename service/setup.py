@@ -163,10 +163,8 @@ def make_token(
 ) -> tuple[tokens.TokenRecord, str]:
     """Create a token; the organization needs the entitlement ServiceAPI (spec 5.5)."""
     if "ServiceAPI" not in organization.entitlements:
-        raise SetupError(
-            f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens; "
-            f"give it with: runwarden service org grant {organization.slug} ServiceAPI"
-        )
+        text = f"the organization {organization.slug} needs the entitlement ServiceAPI to have tokens"
+        raise SetupError(f"{text}; give it with: runwarden service org grant {organization.slug} ServiceAPI")
     life = parse_duration(entry.duration)
     return tokens.create(connection, organization.id, scopes=entry.scopes, alias=entry.alias, now=now, life_micros=life)
 

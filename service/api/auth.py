@@ -66,9 +66,8 @@ def _caller(request: Request, context: RequestContext) -> Caller:
     if organization is not None:
         record.organization = organization.slug
     if token is None or not token.is_valid(context.expiry_clock()):
-        raise HttpError(
-            401, "invalid_token", "the bearer token is unknown, revoked or expired; create another", _REJECTED
-        )
+        text = "the bearer token is unknown, revoked or expired; create another"
+        raise HttpError(401, "invalid_token", text, _REJECTED)
     if organization is None:
         raise HttpError(404, "organization_not_found", "the organization of this token no longer exists")
     if not organization.active:

@@ -124,12 +124,8 @@ def create_organization(context: RequestContext, caller: Creator, creation: NewO
         why = "the mail server refused its invitation" if refused else "its invitation is not sent yet, and is retried"
         text = f"the organization {created.id} exists, but {why}; a retry creates another organization"
         raise HttpError(500, "provisioning_failed", text)
-    return {
-        "organization_id": created.id,
-        "organization_name": created.name,
-        "organization_slug": created.slug,
-        "parent_organization_id": parent,
-    }
+    names = {"organization_name": created.name, "organization_slug": created.slug}
+    return {"organization_id": created.id, **names, "parent_organization_id": parent}
 
 
 @partners.get("/external/invitations", **described(200, InvitationsBody))
@@ -213,13 +209,11 @@ async def onboard_project(context: RequestContext, caller: Configurer, wanted: N
             path = None if wanted.project_path is None else checked_path("gitlab", wanted.project_path)
         except ValueError as error:
             raise bad_request("invalid_repository", f"project_path: {error}") from error
+        owner = caller.organization.id
         with context.database.read() as connection:
-            host = next(
-                (host for host in hosts.of(connection, caller.organization.id) if host.platform == "gitlab"), None
-            )
+            host = next((host for host in hosts.of(connection, owner) if host.platform == "gitlab"), None)
         if host is None:
             raise _unconnected("GitLab host")
-        owner = caller.organization.id
         options = (context.database, context.tokens, owner, host, context.settings, context.clock, caller.actor)
         try:
             outcome = onboard(*options, project_id=wanted.project_id or None, path=path)
@@ -227,12 +221,9 @@ async def onboard_project(context: RequestContext, caller: Configurer, wanted: N
             failed = {"success": False, "project_path": path or "", "status": "failed", "webhook_configured": False}
             return failed | ({"project_id": wanted.project_id} if wanted.project_id else {}) | {"error": str(error)}
         repository = outcome.repository
-        answer: dict[str, object] = {
-            "success": True,
-            "project_path": repository.path,
-            "status": "onboarded" if outcome.is_new else "already_connected",
-            "webhook_configured": repository.webhook_configured,
-        }
+        status = "onboarded" if outcome.is_new else "already_connected"
+        answer: dict[str, object] = {"success": True, "project_path": repository.path, "status": status}
+        answer |= {"webhook_configured": repository.webhook_configured}
         answer |= {"project_id": repository.project_id} if repository.project_id else {}
         return answer | ({"error": outcome.webhook_failure} if outcome.webhook_failure else {})
 

@@ -256,10 +256,8 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
         with context.database.write() as connection:
             run = run_of(connection, caller, run_id)
             if run.platform != target.platform or run.path.lower() != target.path.lower():
-                raise bad_request(
-                    "repository_mismatch",
-                    f"the run {run_id} works on {run.platform}:{run.path}; name that repository, or start another run",
-                )
+                text = f"the run {run_id} works on {run.platform}:{run.path}"
+                raise bad_request("repository_mismatch", f"{text}; name that repository, or start another run")
             if request.branch is not None and request.branch != run.branch:
                 text = f"the run {run_id} works on branch {run.branch!r}; leave branch_name out, or name it"
                 raise bad_request("branch_mismatch", text)
@@ -309,11 +307,9 @@ async def _refuse_protected(context: Context, target: repositories.Repository, r
         # From the database or the host; None without a default branch, or without an answer.
         default = await context.outgoing.run(find, owner)
     if repositories.is_protected(request.branch, default, target.protected):
-        raise bad_request(
-            "branch_protected",
-            f"branch_name: {request.branch} is protected; leave it out for a new branch, or name another. "
-            "The operator of the service chooses which branches are protected",
-        )
+        why = "The operator of the service chooses which branches are protected"
+        text = f"{request.branch} is protected; leave it out for a new branch, or name another. {why}"
+        raise bad_request("branch_protected", f"branch_name: {text}")
 
 
 def run_of(connection: sa.Connection, caller: Caller, run_id: str) -> Run:
@@ -336,10 +332,9 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
     """Refuse a run beyond the limit, which is safe after storing it: an organization's runs are stored one by one."""
     limit = context.settings.limits.active_runs
     if runs.has_more_active(connection, request.organization_id, limit):
-        raise bad_request(
-            "too_many_active_runs",
-            f"the organization has {plural(limit, 'run')} queued or working; wait until one has ended, or cancel one",
-        )
+        fix = "wait until one has ended, or cancel one"
+        text = f"the organization has {plural(limit, 'run')} queued or working; {fix}"
+        raise bad_request("too_many_active_runs", text)
 
 
 @router.post("/external/agents/{name}/runs", **described(201, ExecutionBody, takes=AgentStart))
@@ -380,13 +375,8 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
     target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)
     run = await run_in_threadpool(accept, context, request)
-    return {
-        "agent_name": run.agent,
-        "execution_id": run.id,
-        "repository": run.path,
-        "status": run.status,
-        "created_at": rfc3339(run.created_at),
-    }
+    shown = {"agent_name": run.agent, "execution_id": run.id, "repository": run.path, "status": run.status}
+    return {**shown, "created_at": rfc3339(run.created_at)}
 
 
 def _first_target(
@@ -400,8 +390,6 @@ def _first_target(
     for candidate in candidates:
         if url := hosts.clone_url(connected, candidate.platform, candidate.path):
             return repositories.Repository(named, candidate.platform, candidate.path, url)
-    raise bad_request(
-        "unknown_repository",
-        f"the repository {named!r} is neither configured nor on a connected code host; "
-        "ask the operator of the service to add it, or to connect its code host",
-    )
+    fix = "ask the operator of the service to add it, or to connect its code host"
+    text = f"the repository {named!r} is neither configured nor on a connected code host; {fix}"
+    raise bad_request("unknown_repository", text)

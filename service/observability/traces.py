@@ -60,7 +60,6 @@ def open_tracer(settings: TraceSettings, environment: Mapping[str, str]) -> Trac
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        raise SettingsError(
-            f"traces are configured, and {error.name} is missing; install it {how_to_add('traces')}"
-        ) from error
+        text = f"traces are configured, and {error.name} is missing; install it {how_to_add('traces')}"
+        raise SettingsError(text) from error
     return OtlpTracer(endpoint, settings.sample, environment)

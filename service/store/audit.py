@@ -70,10 +70,8 @@ def latest(
     action: str | None = None,
 ) -> list[AuditEntry]:
     """Return the latest entries, oldest first; a filter of None is not applied."""
-    conditions = [
-        optional_filter(audit.c.organization_id, organization_id),
-        optional_filter(audit.c.at, since, operator.ge),
-    ]
+    mine = optional_filter(audit.c.organization_id, organization_id)
+    conditions = [mine, optional_filter(audit.c.at, since, operator.ge)]
     if action is not None:
         conditions.append(sa.or_(audit.c.action == action, audit.c.action.startswith(f"{action}.", autoescape=True)))
     newest = [audit.c.at.desc(), audit.c.id.desc()]

@@ -195,10 +195,8 @@ class Database:
                 other.execute(pid)
                 if connection.execute(pid).scalar_one() == before:
                     return
-        raise DatabaseError(
-            "a connection pooler such as PgBouncer changes sessions between transactions: set its "
-            "pool_mode = session for this database, or connect to PostgreSQL directly"
-        )
+        fix = "set its pool_mode = session for this database, or connect to PostgreSQL directly"
+        raise DatabaseError(f"a connection pooler such as PgBouncer changes sessions between transactions: {fix}")
 
     def secret(self, name: str) -> bytes:
         """Return the random key of that name, the same in every process; it is created at first use."""
@@ -269,9 +267,8 @@ def _checked(url: str) -> sa.URL:
         # libpq's form, in which nothing would choose the host that accepts writes.
         raise DatabaseError(form)
     if find_spec("psycopg") is None:
-        raise DatabaseError(
-            f"PostgreSQL needs the postgres extra, which is not installed; install it {how_to_add('postgres')}"
-        )
+        missing = "PostgreSQL needs the postgres extra, which is not installed"
+        raise DatabaseError(f"{missing}; install it {how_to_add('postgres')}")
     return address.set(drivername="postgresql+psycopg")
 
 

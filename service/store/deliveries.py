@@ -93,11 +93,8 @@ def latest(
     connection: sa.Connection, limit: int, *, organization_id: str | None = None, result: str | None = None
 ) -> list[DeliveryEntry]:
     """Return the latest decisions, oldest first; a filter of None is not applied."""
-    chosen = (
-        optional_filter(deliveries.c.organization_id, organization_id),
-        optional_filter(deliveries.c.result, result),
-    )
-    return _entries(connection, *chosen, limit=limit)[::-1]
+    mine = optional_filter(deliveries.c.organization_id, organization_id)
+    return _entries(connection, mine, optional_filter(deliveries.c.result, result), limit=limit)[::-1]
 
 
 def latest_scheduled(connection: sa.Connection, organization_id: str) -> dict[tuple[str, int], DeliveryEntry]:

@@ -174,9 +174,8 @@ def first_due(connection: sa.Connection, run_id: str, now: Micros) -> Posting | 
 
 def put_off(connection: sa.Connection, run: Run, until: int) -> None:
     """Postpone everything due at a run's code host until an instant: it asked for a pause, or does not answer."""
-    same_host = sa.select(runs_table.c.id).where(
-        runs_table.c.organization_id == run.organization_id, runs_table.c.platform == run.platform
-    )
+    same = (runs_table.c.organization_id == run.organization_id, runs_table.c.platform == run.platform)
+    same_host = sa.select(runs_table.c.id).where(*same)
     waiting = (postings.c.state == WAITING, postings.c.due_at < until, postings.c.run_id.in_(same_host))
     update(connection, postings, *waiting, due_at=until)
 

@@ -50,14 +50,9 @@ class Run:
     @property
     def body(self) -> dict[str, object]:
         """The run as the API shows it (spec 2.4)."""
-        return {
-            "run_id": self.id,
-            "status": self.status,
-            "branch_name": self.branch,
-            "repository": Reference(self.platform, self.path).body,
-            "created_at": rfc3339(self.created_at),
-            "updated_at": rfc3339(self.updated_at),
-        }
+        repository = Reference(self.platform, self.path).body
+        shown = {"run_id": self.id, "status": self.status, "branch_name": self.branch, "repository": repository}
+        return {**shown, "created_at": rfc3339(self.created_at), "updated_at": rfc3339(self.updated_at)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,8 @@ def version(connection: sa.Connection) -> int | None:
     if there.has_table(meta.name):
         unreleased = sa.select(meta.c.value).where(meta.c.key == "schema_version")
         if connection.execute(unreleased).scalar() is not None:
-            raise DatabaseError(
-                "the database was written before the first release, and cannot be upgraded: "
-                "start with another --data-dir, or with an empty database"
-            )
+            fix = "start with another --data-dir, or with an empty database"
+            raise DatabaseError(f"the database was written before the first release, and cannot be upgraded: {fix}")
     if not there.has_table(_REVISION.name):
         return None
     revision = connection.execute(sa.select(_REVISION.c.version_num)).scalar()
@@ -65,10 +63,8 @@ def migrate(connection: sa.Connection) -> None:
         connection.execute(sa.text(f"CREATE TABLE alembic_version ({columns})"))
         connection.execute(sa.insert(_REVISION).values(version_num=f"{VERSION:04}"))
     elif present > VERSION:
-        raise DatabaseError(
-            f"the database has schema version {present}, this program knows {VERSION}: "
-            "install the release that wrote it, or newer"
-        )
+        newer = f"the database has schema version {present}, this program knows {VERSION}"
+        raise DatabaseError(f"{newer}: install the release that wrote it, or newer")
     elif present < VERSION:
         from alembic import command
         from alembic.config import Config
