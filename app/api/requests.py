@@ -192,8 +192,7 @@ _BY_KIND: Final[Mapping[ActionKind, Any]] = {each.kind: each for each in get_arg
 def agent_segment(name: str) -> str:
     """An agent's name, or a run's id, as one path segment.
 
-    Raises:
-        ValueError: It is blank, `.` or `..`, or holds control characters; quoting does not make those safe.
+    A blank one, `.`, `..` and control characters raise `ValueError`: quoting does not make those safe.
     """
     if name.strip() in {"", ".", ".."} or any(category(c) == "Cc" for c in name):
         raise ValueError(f"{name!r} cannot be a name in a path.")

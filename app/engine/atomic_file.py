@@ -15,8 +15,7 @@ from typing import TextIO
 def replacing(path: Path) -> Iterator[TextIO]:
     """Open a text file, UTF-8 and mode 0600, that replaces `path` once the block has written it.
 
-    Raises:
-        OSError: It cannot be written; the old file is unchanged. Devices, pipes and folders are never replaced.
+    After an `OSError` the old file is unchanged. Devices, pipes and folders are never replaced.
     """
     import tempfile
 

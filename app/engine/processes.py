@@ -13,12 +13,10 @@ _SLICES: Final = 15
 
 
 async def within(deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of work with a process, within this much of this process's own time.
+    """Return the result of work with a process, within this much of this process's own time, or cancel it.
 
     The time is measured in parts: one in which this process was stopped itself counts once, however long it took.
-
-    Raises:
-        TimeoutError: The work did not end in time, and is cancelled.
+    After it, `TimeoutError` is raised.
     """
     task = asyncio.create_task(work)
     try:

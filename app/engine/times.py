@@ -30,10 +30,7 @@ def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
     """The first and the last instant of a time, aware and in UTC.
 
     `7d` and `-7d` are an instant before now, `now` is now, RFC 3339 is that instant, and a date is its day in UTC. A
-    time without an offset is refused: it could mean any time zone.
-
-    Raises:
-        ValueError: The text is not a time; the message shows examples.
+    time without an offset is refused: it could mean any time zone. The message of a `ValueError` shows examples.
     """
     cleaned = text.strip()
     if cleaned.lower() == "now":

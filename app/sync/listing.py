@@ -66,9 +66,7 @@ class Listing(Struct, frozen=True):
         """Fetch matching runs, page by page, with the service's filter; this completes no range.
 
         Yields after each page how many of its runs match and were not held. Those created after `before` are held.
-
-        Raises:
-            FilterIgnoredError: Only the whole list has them.
+        `FilterIgnoredError`: only the whole list has them.
         """
         bounds = [bound for bound in (condition.until, before) if bound is not None]
         wanted = replace(condition, until=min(bounds, default=None))

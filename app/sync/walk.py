@@ -107,8 +107,7 @@ class RunReader(Struct, frozen=True):
     ) -> AsyncGenerator[StoredPage, None]:
         """Store and yield each page of a list, from the token on; `repeated` has the runs that an earlier page had.
 
-        Raises:
-            EndlessListError: A token came twice, an empty page promises another, or two pages brought only known runs.
+        `EndlessListError`: a token came twice, an empty page promises another, or two pages brought only known runs.
         """
         tokens: set[str] = set()
         known: set[str] = set()

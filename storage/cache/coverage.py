@@ -76,9 +76,6 @@ def extend(
 
     No start: from the very first run. No end: the list was empty, or its times cannot be read. Until `as_of`, by this
     machine's clock, nothing is missing above `start`; without it, runs above `end` are unknown.
-
-    Raises:
-        ValueError: The start is after the end.
     """
     start_us, end_us, as_of_us = map(to_sortable_us, (start, end, as_of))
     if start_us > end_us:

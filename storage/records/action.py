@@ -6,16 +6,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-ActionKind = Literal[
-    "run.start",
-    "run.continue",
-    "agent.start",
-    "organization.create",
-    "gitlab.onboard",
-    "run.cancel",
-    "run.say",
-    "invitation.resend",
-]
+_SpecKind = Literal["run.start", "run.continue", "agent.start", "organization.create", "gitlab.onboard"]
+ActionKind = Literal[_SpecKind, "run.cancel", "run.say", "invitation.resend"]
 
 
 class WriteKind(Struct, frozen=True):

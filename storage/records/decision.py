@@ -2,28 +2,16 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from msgspec import Struct, field
 
-Outcome = Literal[
-    "history",
-    "skipped",
-    "limited",
-    "queued",
-    "waiting",
-    "approved",
-    "acting",
-    "done",
-    "failed",
-    "unknown",
-    "interrupted",
-    "expired",
-]
+OpenOutcome = Literal["queued", "waiting", "approved", "acting"]
+Outcome = Literal["history", "skipped", "limited", OpenOutcome, "done", "failed", "unknown", "interrupted", "expired"]
 """`history`: older than the rule. `queued` waits for the rule's last run, `waiting` for approval, `approved` for the
 next look; `acting` is in progress. The rest is final. `unknown`: it may have been done, or not."""
 
-OPEN_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"queued", "waiting", "approved", "acting"})
+OPEN_OUTCOMES: Final[frozenset[Outcome]] = frozenset(get_args(OpenOutcome))
 ACTED_OUTCOMES: Final[frozenset[Outcome]] = frozenset({"acting", "done", "failed", "unknown", "interrupted"})
 """Outcomes that count towards a limit."""
 

@@ -11,17 +11,9 @@ InboxKind = Literal[
 ]
 InboxSeverity = Literal["critical", "decide", "look"]
 SEVERITIES: Final[Mapping[InboxKind, InboxSeverity]] = {
-    "host": "critical",
-    "failed": "critical",
-    "undelivered": "critical",
-    "unknown": "decide",
-    "approval": "decide",
-    "question": "decide",
-    "stuck": "look",
-    "paused": "look",
-    "limited": "look",
-    "bot": "look",
-    "ended": "look",
+    **dict.fromkeys(("host", "failed", "undelivered"), "critical"),
+    **dict.fromkeys(("unknown", "approval", "question"), "decide"),
+    **dict.fromkeys(("stuck", "paused", "limited", "bot", "ended"), "look"),
 }
 """The most severe first: failures, decisions to make, things to know."""
 RETRIED: Final[frozenset[InboxKind]] = frozenset({"host", "failed"})

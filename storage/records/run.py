@@ -34,11 +34,7 @@ class Repository(Struct, frozen=True, gc=False):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Parse a reference as users write it: `owner/repo`, or `gitlab:group/project`.
-
-        Raises:
-            ValueError: The text is not a repository; the message shows the forms.
-        """
+        """Parse `owner/repo`, or `gitlab:group/project`; the message of a `ValueError` shows the forms."""
         platform, colon, path = text.strip().partition(":")
         if not colon:
             platform, path = DEFAULT_PLATFORM, platform
