@@ -208,13 +208,14 @@ def _read_token(_: object) -> "Token | TokenError":
 
 def async_command(function: Callable[..., Coroutine[None, None, int]]) -> Callable[..., int]:
     """A command's coroutine as a function that runs it on an event loop, with the invocation as first argument."""
-    return wraps(function)(click.pass_obj(partial(_run, function)))
 
+    @click.pass_obj
+    def command(invocation: Invocation, /, **options: Any) -> int:
+        from app.cli.running import run  # takes longer than help needs
 
-def _run(function: Callable[..., Coroutine[None, None, int]], invocation: Invocation, /, **options: Any) -> int:
-    from app.cli.running import run  # takes longer than help needs
+        return run(invocation, lambda: function(invocation, **options))
 
-    return run(invocation, lambda: function(invocation, **options))
+    return wraps(function)(command)
 
 
 class HelpfulCommand(click.Command):
