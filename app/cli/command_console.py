@@ -17,8 +17,6 @@ from app.cli.options import ScreenCommand
 from app.cli.running import begin_log, run
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from app.profiles import Profile, Settings
 
 WEB_DRIVER: Final = "textual.drivers.web_driver:WebDriver"
@@ -114,49 +112,10 @@ def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Pat
         raise failed("demo", f"{error}{heading}", log=list(error.log)) from error
 
 
-class ServiceCommand(click.Command):
-    """A command of the service's command line, which is another program and completes its own words."""
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        import shlex
-        import subprocess  # as the others, for completion only
-
-        from click.shell_completion import CompletionItem
-
-        before = ["serve"] if self.name == "serve" else []
-        words = ["runwarden", *before, *ctx.params["arguments"], incomplete]
-        variables = {
-            "_RUNWARDEN SERVICE_COMPLETE": "zsh_complete",
-            "COMP_WORDS": shlex.join(words),
-            "COMP_CWORD": str(len(words) - 1),
-        }
-        try:
-            done = subprocess.run(
-                [sys.executable, "-P", "-m", "service"],
-                env={**os.environ, **variables},
-                capture_output=True,
-                text=True,
-                timeout=60,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return []
-        lines = done.stdout.splitlines()
-        return [
-            CompletionItem(value, type=kind, help=None if description == "_" else description)
-            for kind, value, description in zip(lines[::3], lines[1::3], lines[2::3], strict=False)
-        ]
+ARGUMENTS: Final = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 
 
-ARGUMENTS: Final = click.argument(
-    "arguments",
-    nargs=-1,
-    type=click.UNPROCESSED,
-    shell_complete=lambda ctx, _, incomplete: ctx.command.shell_complete(ctx, incomplete),
-)
-
-
-@click.command(cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False)
+@click.command(context_settings=PASS_THROUGH, add_help_option=False)
 @ARGUMENTS
 @click.pass_obj
 def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
@@ -164,7 +123,7 @@ def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
     _become(invocation, ["serve", *arguments])
 
 
-@click.command(cls=ServiceCommand, context_settings=PASS_THROUGH, add_help_option=False)
+@click.command(context_settings=PASS_THROUGH, add_help_option=False)
 @ARGUMENTS
 @click.pass_obj
 def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:

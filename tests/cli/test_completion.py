@@ -24,6 +24,5 @@ def test_foreign_names_are_completed_as_one_quoted_word(boarded: CommandLine, la
     assert {"'$(touch owned)'", "'a b'"} <= {*offered}
     assert not any("\n" in word or word in {"y", "x"} for word in offered)
     assert completed(boarded, "runs", "show", "odd_1") == ["odd_1"]
-    assert completed(boarded, "service", "org", "li") == ["list"]
     assert len(lab.requests) == asked
     assert (first.code, second.code, "runwarden" in first.out) == (0, 0, True)
