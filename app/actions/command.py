@@ -27,7 +27,6 @@ from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, OUT_OPTION, CommandGroup, FactCommand, async_command, options_of, reading
 from app.cli.output import Column, facts
-from app.cli.progress import exporting
 from app.cli.running import asking
 from app.engine.text import safe_block, safe_text
 from app.engine.times import exact_ago, parse_period, rfc3339
@@ -101,7 +100,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     columns: tuple[Column[dict[str, object]], ...] = tuple(Column(name, name=name) for name in EXPORTED)
     async with invocation.ledger() as ledger:
-        with exporting(invocation, out, "actions", columns) as rows:
+        with invocation.exporting(out, "actions", columns) as rows:
             last: str | None = None
             while page := await ledger.actions(ActionFilter(**filters), 500, last):
                 entries, flat = [], []

@@ -23,8 +23,7 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, failed
 from app.cli.options import FactCommand, as_key, options_of
-from app.cli.output import Column, Document, facts
-from app.cli.progress import RowProgress
+from app.cli.output import Column, Document, RowProgress, facts
 from app.cli.running import asking, raise_if_stopped
 from app.engine.text import plural
 from app.engine.times import rfc3339

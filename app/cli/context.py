@@ -2,24 +2,27 @@
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.cli import Format
+from app.start.streams import NotPrintedError
 
 if TYPE_CHECKING:
     from pathlib import Path
     from signal import Signals
 
     from app.cli.exits import Exit
-    from app.cli.output import Output, Rows
+    from app.cli.output import Column, Output, Rows
     from app.engine.engine import Engine
     from app.engine.files import ProfileFiles
     from app.profiles import Choice, Profile, Settings
     from app.profiles.token import Token, TokenError
     from storage.ledger import Ledger
     from storage.state import State
+
+T = TypeVar("T")
 
 
 class StoppedError(Exception):
@@ -74,6 +77,26 @@ class Invocation:
             width = shutil.get_terminal_size().columns
         colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         return Output(self.asked_format or Format.TABLE, sys.stdout, sys.stderr, width, colour)
+
+    @contextmanager
+    def exporting(self, out: "Path | None", key: str, columns: "Sequence[Column[T]]") -> "Iterator[Rows[T]]":
+        """Print many items as they come on stdout (None, or `-`), or into a file (0600), whole or not at all."""
+        from app.cli.exits import failed
+        from app.cli.output import Rows
+        from app.engine.atomic_file import replacing
+
+        if out is None or str(out) == "-":
+            self.rows = rows = Rows(self.output, key, columns)
+            yield rows
+            return
+        try:
+            with replacing(out) as file:
+                rows = Rows(self.output._replace(stdout=file, width=None, colour=False), key, columns)
+                yield rows
+        except (OSError, NotPrintedError) as error:
+            why = error.reason if isinstance(error, NotPrintedError) else error.strerror
+            raise failed("usage", f"{out} cannot be written: {why}.") from error
+        self.output.note(f"{rows.count} {key} written to {out}")
 
     def warn(self, message: str) -> None:
         """Report on stderr, and in a write's document, a problem that does not change the outcome."""

@@ -16,8 +16,7 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import WRONG_ADDRESS, CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
-from app.cli.output import Rows
-from app.cli.progress import Bar, exporting
+from app.cli.output import Bar, Rows
 from app.engine.text import closest, plural
 from app.engine.times import exact_ago, parse_period, rfc3339
 from app.runs.command_rows import CACHED_HINT, CHUNK, COLUMNS, EXPORTED, RunDocument, continued_from, views
@@ -143,7 +142,7 @@ async def list_runs(
         raise failed("usage", "--limit and --all contradict each other: use one of them.")
     most = None if everything else limit or DEFAULT_LIMIT
     async with _opened(invocation, filters, most, is_cached=cached) as listing:
-        with exporting(invocation, None, "runs", COLUMNS) as rows:
+        with invocation.exporting(None, "runs", COLUMNS) as rows:
             await listing.print(rows)
         more, remark = await listing.more(), await listing.remark(rows.count)
     rows.end(more, empty="No run matches.")
@@ -164,7 +163,7 @@ async def export(
     """Write every run that matches, as NDJSON unless --output says otherwise."""
     invocation.asked_format = invocation.asked_format or Format.NDJSON
     async with _opened(invocation, filters, limit, is_cached=cached) as listing:
-        with exporting(invocation, out, "runs", EXPORTED) as rows:
+        with invocation.exporting(out, "runs", EXPORTED) as rows:
             await listing.print(rows)
             rows.end(await listing.more())
         remark = listing.left_out()

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from app.cli.exits import failed
-from app.cli.output import Column
-from app.cli.progress import progress_bar
+from app.cli.output import Column, progress_bar
 from app.engine.text import safe_text
 from app.engine.times import exact_ago, rfc3339, span
 from app.runs.document import run_document

@@ -17,8 +17,7 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
 from app.cli.options import RUN_IDS, FactCommand, async_command, options_of, reading
-from app.cli.output import Column, Document, facts
-from app.cli.progress import exporting, progress_bar
+from app.cli.output import Column, Document, facts, progress_bar
 from app.engine.events import Event, LinkChanged
 from app.engine.text import plural, safe_text
 from app.engine.times import parse_duration, rfc3339, span
@@ -70,7 +69,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                 output.note(f"Still following; {problem.error_message}")
 
     async with invocation.engine(needs_token=True) as engine:
-        with exporting(invocation, None, "events", EVENT_COLUMNS) as rows:
+        with invocation.exporting(None, "events", EVENT_COLUMNS) as rows:
             unread: ApiError | None = None
             try:
                 await engine.runs.refresh()
