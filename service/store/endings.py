@@ -32,32 +32,25 @@ class EndingKey:
 
 def soon(connection: sa.Connection, now: Micros) -> list[EndingKey]:
     """Return the keys that expire within 14 days, soonest first, without API tokens that have a successor."""
-    expiries: dict[tuple[str, str, str], int] = {}
-    slugs: dict[str, str] = dict(connection.execute(sa.select(organizations.c.id, organizations.c.slug)).all())
-    named = sa.func.coalesce(tokens.c.alias, tokens.c.id)
-    latest = sa.select(organizations.c.slug, named, sa.func.max(tokens.c.expires_at))
+    slugs: dict[str | None, str] = dict(connection.execute(sa.select(organizations.c.id, organizations.c.slug)).all())
+    slugs[None] = ""
+    named, last = sa.func.coalesce(tokens.c.alias, tokens.c.id), sa.func.max(tokens.c.expires_at)
+    latest = sa.select(organizations.c.slug, named, last).where(tokens.c.revoked_at.is_(None))
     latest = latest.join(organizations, organizations.c.id == tokens.c.organization_id)
-    for slug, name, ends_at in connection.execute(
-        latest.where(tokens.c.revoked_at.is_(None)).group_by(organizations.c.slug, named)
-    ):
-        if ends_at > now - _SHOWN_AFTER_DAYS * DAY_MICROS:
-            expiries["api_token", slug, name] = ends_at
-    last_days: dict[tuple[str, str, str], str] = {}
+    latest = latest.group_by(organizations.c.slug, named).having(last > now - _SHOWN_AFTER_DAYS * DAY_MICROS)
+    expiries = {("api_token", slug, name): ends_at for slug, name, ends_at in connection.execute(latest)}
     # The date from the host itself is newer than the operator's.
     ends = sa.func.coalesce(hosts.c.token_told, hosts.c.token_ends)
-    for owner, name, day in connection.execute(
-        sa.select(hosts.c.organization_id, hosts.c.token_env, ends).where(
-            ends.is_not(None), hosts.c.token_env != "", hosts.c.rotate.is_not(True)
-        )
-    ):
-        last_days["host_token", slugs.get(owner, owner), name] = day
+    dated = (ends.is_not(None), hosts.c.token_env != "", hosts.c.rotate.is_not(True))
+    query = sa.select(hosts.c.organization_id, hosts.c.token_env, ends).where(*dated)
+    dates: list[tuple[str, str | None, str, str]] = [("host_token", *row) for row in connection.execute(query)]
     for agent in agents.all_of(connection):
-        model, owner = agent.options.model, agent.organization_id
+        model = agent.options.model
         if model is not None and model.key_env is not None and model.key_ends is not None:
-            slug = "" if owner is None else slugs.get(owner, owner)
-            last_days["model_key", slug, model.key_env] = model.key_ends.isoformat()
-    for key, day in last_days.items():
-        expiries[key] = (datetime.fromisoformat(f"{day}T00:00:00+00:00") - EPOCH) // MICROSECOND
+            dates.append(("model_key", agent.organization_id, model.key_env, model.key_ends.isoformat()))
+    for kind, owner, name, day in dates:
+        at = (datetime.fromisoformat(f"{day}T00:00:00+00:00") - EPOCH) // MICROSECOND
+        expiries[kind, slugs[owner], name] = at
     listed = [
         EndingKey(*key, at, days)
         for key, at in expiries.items()
