@@ -93,7 +93,6 @@ class TurnMeter:
     _down_since: int | None = None
 
     def spent(self) -> Spending:
-
         def read() -> Spending:
             with self._database.read() as connection:
                 return spent(connection, self._turn.run_id, self._agent.key, self._clock())
