@@ -111,9 +111,9 @@ class Dispatcher:
             self.say("unrouted", key=alert.key, title=alert.title, message=why)
         self._unrouted = {alert.key for alert in due.unrouted}
         groups = {alert.key: alert.group for alert in waiting}
-        quiet = Counter((groups[key], outcome) for key, outcome in due.settled.items() if outcome != "told")
+        quiet = Counter((groups[key], outcome) for key, outcome in due.settled.items() if outcome != "notified")
         for (group, outcome), count in quiet.items():
-            self.say("not_told", group=group, outcome=outcome, count=count)
+            self.say("not_notified", group=group, outcome=outcome, count=count)
         return bool(due.messages)
 
     async def _read(

@@ -113,7 +113,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
                     batches[alert.batch, awake].append(alert)
                 elif verdict == "passed":
                     # In quiet hours nobody wants reports of past problems.
-                    settled[alert.key] = "told" if awake else "over"
+                    settled[alert.key] = "notified" if awake else "over"
                     passed += [_passed(alert, route, at) for route in awake]
             case outcome:
                 settled[alert.key] = outcome
@@ -131,7 +131,7 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         is_due = at.now >= waits_since + wait and (is_new or last is None or at.now >= last + notify.group_interval)
         if not (is_asked or is_due):
             continue
-        settled |= dict.fromkeys((alert.key for alert in alerts), "told")
+        settled |= dict.fromkeys((alert.key for alert in alerts), "notified")
         for route in routes:
             summary = together(alerts)
             message = Message(

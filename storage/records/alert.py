@@ -9,8 +9,8 @@ from msgspec import Struct, field
 Level = Literal["information", "warning", "error"]
 MessagePhase = Literal["new", "again", "over"]
 """Whether a message reports a new problem, reminds of a lasting one (`again`), or says that it is over."""
-Settled = Literal["told", "shown", "over", "muted", "expired"]
-"""How an alert was settled. `told` means that it was sent over its routes, `shown` that a console showed it."""
+Settled = Literal["notified", "shown", "over", "muted", "expired"]
+"""How an alert was settled. `notified`: messages for its routes were made, `shown`: a console showed it."""
 
 
 class AlertSubject(Struct, frozen=True):

@@ -63,13 +63,17 @@ _ANSWERS: Final = tuple(
     f"ALTER TABLE decisions ADD COLUMN {column}"
     for column in ("answer TEXT", "answered_by TEXT", "answered_us INTEGER")
 )
+_REPORTED: Final = (
+    "ALTER TABLE told RENAME TO reported_problems",
+    "UPDATE alerts SET outcome = 'notified' WHERE outcome = 'told'",
+)
 DAMAGE_FIX: Final = (
     "It records what the automations have done already, and is never rebuilt by itself: restore it from a backup. To"
     " continue without it, move it away: every automation then begins as if it were new, and looks forward only."
 )
 SCHEMA: Final = Schema(
     name="state",
-    steps={"0001_state": _TABLES, "0002_answers": _ANSWERS},
+    steps={"0001_state": _TABLES, "0002_answers": _ANSWERS, "0003_reported": _REPORTED},
     newer_fix="Install that version again: what it claimed must not be claimed a second time.",
     damage_fix=DAMAGE_FIX,
 )

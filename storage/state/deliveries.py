@@ -74,7 +74,7 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
 
 def reported_problems(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
     """Reported problems that are not over."""
-    return records(ReportedProblem, connection.execute(f"SELECT {_PROBLEM} FROM told ORDER BY first_us, grp"))
+    return records(ReportedProblem, connection.execute(f"SELECT {_PROBLEM} FROM reported_problems ORDER BY first_us, grp"))
 
 
 def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[datetime, bool]]:
@@ -103,10 +103,10 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis:
     settled = [(outcome, sqlite_text(key)) for key, outcome in plan.settled.items()]
     connection.executemany("UPDATE alerts SET outcome = ? WHERE key = ?", settled)
     for problem in plan.reported:
-        sql = f"INSERT OR REPLACE INTO told ({_PROBLEM}) VALUES ({', '.join('?' * 10)})"
+        sql = f"INSERT OR REPLACE INTO reported_problems ({_PROBLEM}) VALUES ({', '.join('?' * 10)})"
         execute(connection, sql, *astuple(problem))
     for problem in plan.over:
-        execute(connection, "DELETE FROM told WHERE grp = ? AND source = ? AND route = ?", *problem.key)
+        execute(connection, "DELETE FROM reported_problems WHERE grp = ? AND source = ? AND route = ?", *problem.key)
     return True
 
 
@@ -180,7 +180,7 @@ def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int
 
 def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
     """Delete settled alerts, and reported ones without an end, when they are older than `KEPT`."""
-    forgotten = "DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", "DELETE FROM told WHERE last_us < ?"
+    forgotten = "DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", "DELETE FROM reported_problems WHERE last_us < ?"
     for sql in (_FORGET_ALERTS, *forgotten):
         execute(connection, sql, now - KEPT)
 

@@ -15,8 +15,10 @@ from app.engine.times import rfc3339
 from storage.claims import Owner, this_process
 from storage.database import migrate
 from storage.records import Author
+from storage.records.alert import Plan
 from storage.records.decision import Answer
 from storage.state import SCHEMA, State
+from storage.values import EPOCH
 from tests.automations.conftest import Place, rule
 
 START = '{ start = "go", repository = "acme/api" }'
@@ -45,8 +47,8 @@ async def test_the_journal_keeps_who_answered(place: Place) -> None:
     assert told["answered_at"] == rfc3339(approved_at)
 
 
-async def test_decisions_of_an_older_state_file_are_kept(tmp_path: Path) -> None:
-    """Decisions of an older state file still wait, and can be answered."""
+async def test_an_older_state_file_keeps_its_rows(tmp_path: Path) -> None:
+    """Decisions of an older state file still wait, and can be answered; what it reported stays reported."""
     path = tmp_path / "state.sqlite3"
     before = replace(SCHEMA, steps={"0001_state": SCHEMA.steps["0001_state"]})
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -55,10 +57,21 @@ async def test_decisions_of_an_older_state_file_are_kept(tmp_path: Path) -> None
             "INSERT INTO decisions (rule, identity, at_us, decided_us, outcome, reason, conversation, facts_json)"
             " VALUES ('r', 'i', 0, 0, 'waiting', '', '', '{}')"
         )
+        subject = "'stuck:run_1', '', 'default', 'warning', 'Run stuck'"
+        connection.execute(f"INSERT INTO told VALUES ({subject}, '{{}}', 0, 1000000, 0, 2)")
+        connection.execute(f"INSERT INTO alerts VALUES ('stuck:run_1:t', {subject}, '', '{{}}', 0, 0, 'told')")
     async with await State.open(path) as state:
         (waiting,) = await state.open_decisions()
         assert waiting.answer is None
         assert await state.answer(waiting.decision_id, "approved", Author("ann", "desk"))
+        (problem,) = await state.reported_problems()
+        assert problem.key == ("stuck:run_1", "", "default")
+        assert (problem.last_at, problem.count) == (EPOCH + timedelta(seconds=1), 2)
+        assert await state.reported_alerts(["stuck:run_1:t"], apart=False) == {"stuck:run_1:t"}
+        assert await state.apply_plan(Plan(over=(problem,)), EPOCH, 0)
+        assert await state.reported_problems() == ()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT outcome FROM alerts").fetchall() == [("notified",)]
 
 
 @pytest.mark.parametrize(("overlap", "outcome"), [("skip", "skipped"), ("queue", "queued"), ("allow", "done")])

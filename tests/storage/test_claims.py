@@ -78,7 +78,7 @@ async def test_an_alert_is_reported_by_one_process(lease: State) -> None:
     assert await lease.claim_alerts([alert("over 2", "of a bot")], NOON, apart=False) == set()
     # A plan is discarded if a console has reported its alert in the meantime, so nothing is reported twice.
     message = Message("default", ":host", "new", "error", "t", "", ("host:github",))
-    assert not await lease.apply_plan(Plan((message,), {"a": "told"}), NOON, 0)
+    assert not await lease.apply_plan(Plan((message,), {"a": "notified"}), NOON, 0)
     assert await lease.due_deliveries(NOON) == ()
     assert await lease.claim_alerts([alert("a")], NOON, apart=True) == {"a"}
     assert await lease.reported_alerts(["a", "of a bot", "d"], apart=False) == {"a"}
