@@ -56,7 +56,7 @@ class TurnWorker:
         jobs: Mapping[str, Callable[[str], object]],
         clock: DatabaseClock,
     ) -> None:
-        """`jobs`: `mail` sends an invitation, `post` a run's results, `tell` events to an endpoint; `rotate` tokens.
+        """`jobs`: `mail` sends an invitation, `post` a run's results, `webhook` events to an endpoint; `rotate` tokens.
 
         `schedule` starts the run of a rule that is due.
         """
@@ -296,8 +296,8 @@ class TurnWorker:
         in_progress = self._engine.in_progress()
         self._prune_due.clear()
         due = [name for name in due if name not in in_progress]
-        endpoints = [name for name in due if name.startswith("tell:")]
-        able = max(0, _ENDPOINTS_AT_ONCE - sum(name.startswith("tell:") for name in mine))
+        endpoints = [name for name in due if name.startswith("webhook:")]
+        able = max(0, _ENDPOINTS_AT_ONCE - sum(name.startswith("webhook:") for name in mine))
         for name in [name for name in due if name not in endpoints[able:]][:free]:
             # An earlier one of the same name may be on record, as ended.
             self._engine.forget([name])

@@ -147,7 +147,7 @@ def build_worker(
     jobs: dict[str, Callable[[str], object]] = {
         "mail": partial(mail.deliver, database, mail.mailer_of(folder, settings.mail), settings, clock, only_due=True),
         "post": partial(post, database, tokens, settings, clock),
-        "tell": partial(webhooks.deliver, database, settings.events, clock),
+        "webhook": partial(webhooks.deliver, database, settings.events, clock),
         "schedule": partial(start_due, database, settings, clock),
         "rotate": lambda _: rotating.run(),
     }

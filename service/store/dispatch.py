@@ -57,7 +57,7 @@ _DUE: Final = {
         schedules.c.repository_id + "/" + sa.cast(schedules.c.index, sa.Text), schedules.c.due_at.label("at")
     ).where(schedules.c.due_at <= _NOW),
     # In random order, so that no endpoint waits behind slow ones.
-    "tell": sa.select(events.c.endpoint_id, sa.func.random().label("at"))
+    "webhook": sa.select(events.c.endpoint_id, sa.func.random().label("at"))
     .where(events.c.state == "waiting", events.c.due_at <= _NOW)
     .group_by(events.c.endpoint_id),
 }

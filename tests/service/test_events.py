@@ -62,7 +62,7 @@ class Desk:
         for number in numbers:
             self.happen(number=number)
         with self.database.read() as connection:
-            due = due_jobs(connection, "tell", self.now())
+            due = due_jobs(connection, "webhook", self.now())
         for one in due:
             self.send(one)
 
