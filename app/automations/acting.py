@@ -176,11 +176,9 @@ class NoEffects:
     """Pretends to carry out every decision: for a replay."""
 
     async def execute(self, _rule: Rule, _decision: Decision) -> ActingResult:
-        """Report success without doing anything."""
         return ActingResult("done")
 
     async def request(self, _rule: Rule, _decision: Decision) -> WriteRequest:
-        """Refuse: nothing is approved in a replay."""
         raise CannotActError("it sends nothing in a replay")
 
 
@@ -227,7 +225,6 @@ def in_words(decision: Decision, run: RunDetail | None) -> str:
 
 
 def result_of(action: Action) -> ActingResult:
-    """The result of a write, from its entry in the ledger."""
     outcome = _OUTCOMES.get(action.state, "failed")
     reason = action.error.message if action.error is not None and outcome != "done" else ""
     may_repeat = action.state == "not_sent" and action.error is not None and error_kind(action.error.kind).passes
@@ -235,7 +232,6 @@ def result_of(action: Action) -> ActingResult:
 
 
 def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
-    """A rule's notification as an alert."""
     subject = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
     status = facts.get("run.status") or facts.get("host.status", "")
     word = status or ("outcome unknown" if "action.id" in facts else "")

@@ -35,8 +35,8 @@ from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, StorageFailed
 from app.engine.text import filled
 from app.engine.times import rfc3339
+from app.health.incidents import IncidentReader
 from app.notify.dispatcher import Dispatcher, Say
-from app.notify.watch import IncidentReader
 from app.profiles import ConfigError, Profile, Settings
 from app.profiles.settings import DEFAULT_ROUTE
 from app.profiles.token import EnvToken
@@ -311,7 +311,6 @@ class Heartbeat:
     """The trouble that was reported last; the same one is not reported twice."""
 
     async def run(self) -> None:
-        """Request the address again and again, until cancelled."""
         while True:
             await self.beat()
             await asyncio.sleep(self.bots[0].settings.notify.heartbeat_every.total_seconds())
@@ -336,7 +335,6 @@ class Heartbeat:
 
 
 def rules_of(rules: Sequence[Rule], profile: str) -> tuple[Rule, ...]:
-    """The rules that apply to a profile."""
     return tuple(rule for rule in rules if rule.profile in {None, profile})
 
 
@@ -347,7 +345,6 @@ def host_routes(rules: Sequence[Rule]) -> tuple[str, ...]:
 
 
 def document(decision: Decision) -> dict[str, object]:
-    """A decision as JSON."""
     return {
         "decision": decision.decision_id,
         "rule": decision.rule,

@@ -64,7 +64,6 @@ class RunCounts:
     seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, changes: Sequence[StatusChange]) -> None:
-        """Count these changes of status."""
         for change in changes:
             self.transitions[change.old or "new", change.new] += 1
             if change.is_final:
@@ -82,7 +81,6 @@ class Snapshot(Struct, frozen=True):
 
 
 async def snapshot(engine: Engine, counts: RunCounts, heartbeats: Mapping[str, int], *, is_working: bool) -> Snapshot:
-    """Read one profile's current metrics."""
     state, cache, ledger, now = engine.usable_state(), engine.cache, engine.ledger, engine.clock()
     budget = engine.client.budget
     links = await cache.links()

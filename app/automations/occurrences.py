@@ -16,7 +16,8 @@ from app.automations.rule import OnHealth, OnRun, OnStuck, OnUnknownAction, Rule
 from app.engine.text import shortened
 from app.engine.times import rfc3339
 from app.health.facts import Incident
-from app.notify.watch import RECENT, IncidentReader
+from app.health.incidents import IncidentReader
+from app.notify.watch import RECENT
 from app.runs.document import as_received
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
@@ -248,7 +249,6 @@ def _facts(run_id: str, repository: str, branch: str, status: str, was: str = ""
 
 
 def is_within(scope: Scope, repository: str, branch: str) -> bool:
-    """Whether the scope includes runs on this branch."""
     return _matches(scope.repositories, repository) and _matches(scope.branches, branch)
 
 

@@ -84,7 +84,7 @@ def _rule(table: Table, settings: Settings) -> Rule:
         check_route(table, "do", do.route, [DEFAULT_ROUTE, *(route.name for route in settings.notify.routes)])
     if word in {"continue", "retry", "cancel"} and not isinstance(on, OnRun | OnStuck):
         table.fail("do", f"{word} needs a run as its trigger.", "Use it with on.run, or choose another response.")
-    known = (*KNOWN[type(on)], *ALWAYS_KNOWN)
+    known = (*KNOWN.get(type(on), ()), *ALWAYS_KNOWN)
     for name in (name for text in texts_of(do) for name in names_in(text)):
         if name not in known:
             there_are = ", ".join(f"{{{placeholder}}}" for placeholder in known)

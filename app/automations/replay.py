@@ -22,8 +22,8 @@ from app.automations.rule import OnHealth, OnInterval, OnRun, OnSchedule, OnStuc
 from app.automations.runner import Runner
 from app.engine.engine import Engine
 from app.engine.times import local_moment
-from app.health.facts import Incident, incidents, longest_gap
-from app.notify.watch import WHOLE, IncidentReader
+from app.health.facts import Incident, incidents
+from app.health.incidents import WHOLE, IncidentReader
 from storage.database import make_fast
 from storage.records import HealthSpan
 from storage.records.action import UnknownSpan
@@ -78,7 +78,6 @@ async def replay(
     complete_since = (await cache.coverage()).complete_since
     batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
     incidents = IncidentReader.of(cache, engine.settings, engine.profile)
-    gap = longest_gap(incidents.health_s)
     playback = partial(
         Playback,
         cache,
@@ -91,7 +90,7 @@ async def replay(
         changes=tuple(change for change in batch.changes if since <= change.happened(ahead) <= now),
         ahead=ahead,
         stuck=await cache.past_stuck(since) if OnStuck in kinds else (),
-        spans=await cache.health_spans(now - WHOLE, longest_gap=gap) if OnHealth in kinds else (),
+        spans=await incidents.spans(now - WHOLE) if OnHealth in kinds else (),
         unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
         runs_since=None if complete_since is None else complete_since - ahead,
     )

@@ -186,7 +186,6 @@ class Rule(Struct, frozen=True):
 
 
 def fingerprint(rule: Rule) -> str:
-    """A digest of the rule's definition."""
     return hashlib.sha256(repr(rule).encode()).hexdigest()
 
 
@@ -198,15 +197,12 @@ def fingerprint_of(rules: Iterable[Rule]) -> str:
 _RUN: Final = ("run.id", "run.repository", "run.branch", "run.status", "run.was", "run.reason")
 ALWAYS_KNOWN: Final = ("rule.name", "profile.name", "time", "date")
 KNOWN: Final[Mapping[type, tuple[str, ...]]] = {
-    OnSchedule: (),
-    OnInterval: (),
     OnRun: _RUN,
     OnStuck: _RUN,
     OnHealth: ("host.platform", "host.status"),
     OnUnknownAction: ("action.id", "action.kind", "action.subject"),
-    OnProposal: (),
 }
-"""The placeholders available with each trigger, in addition to `ALWAYS_KNOWN`."""
+"""The placeholders available with a trigger, in addition to `ALWAYS_KNOWN`."""
 _PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_]*(?:\.[a-z_]+)?)\}")
 """Matches no braces of JSON or of a shell."""
 
@@ -224,8 +220,6 @@ def texts_of(do: Response) -> Iterator[str]:
             yield from (title, text)
         case DoCommand(argv):
             yield from argv
-        case DoRetry() | DoCancel() | DoSend():
-            pass
 
 
 def names_in(text: str) -> list[str]:
@@ -240,7 +234,6 @@ def filled_argument(argument: str, facts: Mapping[str, str]) -> str:
 
 
 def decide(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: datetime) -> Verdict:
-    """Decide whether to act on the occurrence, given the rule's history."""
     return next(_objections(rule, occurrence, past, now), Verdict("acting"))
 
 
@@ -250,7 +243,6 @@ def lasts(rule: Rule) -> bool:
 
 
 def is_quiet(rule: Rule, now: datetime) -> bool:
-    """Whether the rule has quiet hours now."""
     return rule.quiet is not None and rule.quiet.cover(now.astimezone().time())
 
 

@@ -157,7 +157,6 @@ class Runner:
         await asyncio.gather(*(program.task for program in self.work.programs.values()), return_exceptions=True)
 
     async def trigger(self, rule: Rule, occurrence: Occurrence) -> None:
-        """Decide on a manual trigger, and act."""
         await self._register_rules(self.clock())
         await self._decide(rule, occurrence)
         while self.work.programs:

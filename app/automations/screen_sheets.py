@@ -50,7 +50,6 @@ class ApprovalsSheet(Sheet[None]):
     ]
 
     def __init__(self, session: Session, file: RulesFile, rule: str = "") -> None:
-        """Prepare; the requests of this rule are marked."""
         super().__init__()
         self._session = session
         self._file = file
@@ -253,7 +252,6 @@ class ReplaySheet(Sheet[None]):
         self._is_done = True
 
     def beat(self) -> None:
-        """Show the progress of the replay; called by a timer."""
         if not self._is_done:
             share = (self._reached - self._now + HISTORY) / HISTORY
             bar = f"{'▰' * int(share * BAR):▱<{BAR}}"

@@ -50,7 +50,6 @@ _SHOWN: Final = 60
 
 
 def sentence(rule: Rule, now: datetime) -> str:
-    """The rule as one sentence."""
     match rule.on:
         case OnSchedule(cron, zone, jitter):
             late = f", up to {_duration(jitter)} later" if jitter else ""
@@ -98,7 +97,6 @@ def sentence(rule: Rule, now: datetime) -> str:
 
 
 def limits(rule: Rule) -> str:
-    """The rule's limits as one sentence."""
     limit = rule.limit
     spans = (limit.per_conversation, "a conversation"), (limit.per_hour, "an hour"), (limit.per_day, "a day")
     most = ", ".join(f"{count} {span_of}" for count, span_of in spans if count < UNLIMITED)

@@ -76,7 +76,6 @@ class AutomationTables(Struct, frozen=True):
 
 
 def read_tables(file: Path) -> AutomationTables:
-    """Read the automations of a file."""
     text = read_text(file) or ""
     tables = toml_values(file, text).get(_KEY)
     items = tables if isinstance(tables, list) else []

@@ -82,7 +82,6 @@ class Uptime(Struct, frozen=True):
 
 
 def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, healthy_words: Collection[str]) -> Uptime:
-    """Compute one platform's uptime over the window up to now."""
     well_s = known_s = 0.0
     for span in spans:
         how = level(span.status, healthy_words)
@@ -175,7 +174,6 @@ class Incident(Struct, frozen=True):
 
     @property
     def word(self) -> str:
-        """The latest status."""
         return self.words[0]
 
 

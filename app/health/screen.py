@@ -1,6 +1,6 @@
 """The Health tab: the code hosts now and in the past, our link to the service, and the token."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from math import floor
@@ -36,10 +36,10 @@ from app.health.facts import (
     longest_gap,
     past_of,
 )
+from app.health.incidents import IncidentReader
 from app.runs.query import parse
 from app.runs.screen_actions import ids_of, show_many, using_engine
 from app.runs.screen_views import of_platform, runs_lead
-from storage.cache.cache import Cache
 from storage.records import ACTIVE_STATUSES, LinkState, PlatformHealth, RunSort, link_of
 from storage.records.activity import PollSpan, Wait
 from storage.records.error_kinds import error_kind
@@ -288,9 +288,8 @@ class HealthScreen(BaseScreen):
         if engine is None:
             return
         session = self.session
-        hold = timedelta(seconds=session.settings.notify.hold_s)
-        words, health_s, ahead = session.healthy_words, session.profile.poll.health_s, session.vitals.run_clock_ahead
-        self._view = await read_health(engine.cache, words, hold, health_s, session.clock(), ahead, self._view)
+        reader = IncidentReader.of(engine.cache, session.settings, session.profile)
+        self._view = await read_health(reader, session.clock(), session.vitals.run_clock_ahead, self._view)
         self._show(session.clock())
         self.refresh_bindings()
 
@@ -375,46 +374,34 @@ class HealthScreen(BaseScreen):
         yield from titled("Polls", polls, "The service was not polled yet.")
 
 
-async def read_health(
-    cache: Cache,
-    healthy_words: Collection[str],
-    hold: timedelta,
-    health_s: float,
-    now: datetime,
-    ahead: timedelta,
-    before: HealthView,
-) -> HealthView:
-    """Read the data. Final counts of incidents are copied from `before`.
-
-    Health is polled every `health_s` seconds, the service's clock is `ahead` by this much, and an incident continues
-    after a recovery shorter than `hold`.
+async def read_health(reader: IncidentReader, now: datetime, ahead: timedelta, before: HealthView) -> HealthView:
+    """Read the data, with final counts of incidents from `before`; the service's clock is `ahead` by this much.
 
     Raises:
         StorageError: The cache cannot be read.
     """
-    since, gap = now - MAX_WINDOW, longest_gap(health_s)
+    cache, words, hold, since = reader.cache, reader.healthy_words, reader.hold, now - MAX_WINDOW
     # Bad, impaired, unknown and healthy hosts, then those no longer connected.
     levels = ("bad", "impaired", None, "well")
-    hosts = tuple(
-        sorted(
-            await cache.health(),
-            key=lambda host: levels.index(level(host.status, healthy_words)) if host.connected else len(levels),
-        )
-    )
-    all_spans = groupby(await cache.health_spans(since, longest_gap=gap), lambda span: span.platform)
-    spans = {platform: tuple(own) for platform, own in all_spans}
+    ranks = {
+        host: levels.index(level(host.status, words)) if host.connected else len(levels)
+        for host in await cache.health()
+    }
+    hosts = tuple(sorted(ranks, key=ranks.__getitem__))
+    grouped = groupby(await reader.spans(since), lambda span: span.platform)
+    spans = {platform: tuple(own) for platform, own in grouped}
     pasts = {
-        host.platform: past_of(spans.get(host.platform, ()), now, healthy_words, hold, connected=host.connected)
+        host.platform: past_of(spans.get(host.platform, ()), now, words, hold, connected=host.connected)
         for host in hosts
     }
-    link = link_past(await cache.polls(LINK_POLLS, "runs", since), now, hold, gap)
+    link = link_past(await cache.polls(LINK_POLLS, "runs", since), now, hold, longest_gap(reader.health_s))
     every = (incident for past in (*pasts.values(), link) for incident in past.incidents)
     recent = [incident for incident in every if incident.end >= since]
     incidents = tuple(sorted(recent, key=lambda incident: (incident.is_ongoing, incident.start), reverse=True))
     failed: dict[tuple[str, datetime], FailedRuns] = {}
     for incident in incidents[:MAX_INCIDENTS]:
         platform, key = incident.platform, (incident.platform, incident.start)
-        start, end = incident.failures(health_s)
+        start, end = incident.failures(reader.health_s)
         if key in before.failed and incident in before.incidents and end is not None and end < now - SETTLED:
             failed[key] = before.failed[key]
         elif platform != OUR_LINK:

@@ -18,7 +18,7 @@ from app.engine.engine import Engine
 from app.engine.text import plural, safe_text
 from app.engine.times import clock_time, day, rfc3339, span
 from app.health.facts import Incident, unobserved_since
-from app.notify.watch import IncidentReader
+from app.health.incidents import IncidentReader
 from app.runs.document import as_received
 from storage.records import RunFilter, RunRow, RunSort
 from storage.records.action import WRITE_KINDS

@@ -64,7 +64,6 @@ async def wanted(moves: Sequence[StatusChange], on: Collection[str], ledger: Led
 
 
 def move_alert(move: StatusChange, profile: str) -> Alert:
-    """A run's change of status."""
     took = ""
     if move.is_final and move.at > move.active_since:
         took = f" after {span((move.at - move.active_since).total_seconds())}"
@@ -91,10 +90,7 @@ def state_alerts(
     links: Sequence[LinkState],
     host_routes: Sequence[str] = (),
 ) -> list[Alert]:
-    """Alerts for the states that the settings ask for: stuck runs, long incidents and their ends, and our links.
-
-    `host_routes` get the alert that the code hosts are unobserved, instead of those that `[notify] on` asks for.
-    """
+    """`host_routes` get the alert that the hosts are unobserved, instead of those that `[notify] on` asks for."""
     hold, states = timedelta(seconds=notify.hold_s), list[Alert]()
     if "stuck" in notify.on:
         states += [_stuck(run, profile) for run in stuck]
@@ -128,16 +124,10 @@ def state_alerts(
 def _stuck(run: StuckRun, profile: str) -> Alert:
     for_s = (run.last_seen_at - run.active_since).total_seconds()
     usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
-    return own_alert(
-        f"stuck:{run.run_id}:{run.active_since.isoformat()}",
-        f"stuck:{run.run_id}",
-        "warning",
-        f"Run stuck: {run.repository}, {run.status} for {span(for_s)}",
-        f"{usual} · {run.run_id} · {profile}",
-        run.active_since,
-        {"run_id": run.run_id, "repository": run.repository, "status": run.status},
-        is_lasting=True,
-    )
+    title, body = f"Run stuck: {run.repository}, {run.status} for {span(for_s)}", f"{usual} · {run.run_id} · {profile}"
+    about = {"run_id": run.run_id, "repository": run.repository, "status": run.status}
+    group, at = f"stuck:{run.run_id}", run.active_since
+    return own_alert(f"{group}:{at.isoformat()}", group, "warning", title, body, at, about, is_lasting=True)
 
 
 def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str) -> Alert:
@@ -151,35 +141,21 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
 
 
 def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
-    key, group = f"health:{incident.platform}:{incident.start.isoformat()}", f"host:{incident.platform}"
-    impaired, bad = f"{key}:impaired", f"{key}:bad"
+    platform, key = incident.platform, f"health:{incident.platform}:{incident.start.isoformat()}"
+    begun, group, about = (f"{key}:impaired", f"{key}:bad"), f"host:{platform}", {"platform": platform}
     since = f"since {clock_time(incident.start, now)} · {profile}"
     if incident.is_over:
         how = "has recovered" if incident.recovered_at is not None else "is no longer connected"
-        return own_alert(
-            f"{key}:over",
-            group,
-            "information",
-            f"Code host {incident.platform} {how}",
-            f"after {span(incident.lasted.total_seconds())}, {since}",
-            incident.end,
-            {"platform": incident.platform, "status": "well"},
-            after=(impaired, bad),
-        )
+        title, body = f"Code host {platform} {how}", f"after {span(incident.lasted.total_seconds())}, {since}"
+        about |= {"status": "well"}
+        return own_alert(f"{key}:over", group, "information", title, body, incident.end, about, after=begun)
     is_bad = incident.worst == "bad" and incident.bad_s >= hold.total_seconds()
     how = f"is flapping: {' and '.join(incident.words[:3])}" if incident.recoveries else f"is {incident.word}"
-    return own_alert(
-        bad if is_bad else impaired,
-        group,
-        "error" if is_bad else "warning",
-        f"Code host {incident.platform} {how}",
-        since,
-        incident.start,
-        {"platform": incident.platform, "status": incident.word},
-        # Healthy at the moment, so report the recovery only if the incident was reported.
-        after=(impaired, bad) if incident.recovered_at is not None else (),
-        is_lasting=True,
-    )
+    title, about = f"Code host {platform} {how}", about | {"status": incident.word}
+    level: Level = "error" if is_bad else "warning"
+    # Healthy at the moment, so report the recovery only if the incident was reported.
+    after = begun if incident.recovered_at is not None else ()
+    return own_alert(begun[is_bad], group, level, title, since, incident.start, about, after=after, is_lasting=True)
 
 
 async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[Alert]:
@@ -188,16 +164,11 @@ async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[
     for decision in await state.journal(WHEN_ENDED, limit=LISTED * 10, outcomes=tuple(_FOLLOW_UPS)):
         level, title = _FOLLOW_UPS[decision.outcome]
         run_id, at = decision.occurrence.facts["run.id"], decision.settled_at or decision.decided_at
-        alert = own_alert(
-            f"when_ended:{decision.decision_id}",
-            f"when_ended:{run_id}",
-            level,
-            title,
-            " · ".join(filter(None, (decision.reason, run_id, profile))),
-            at,
-            {"run_id": run_id, "status": decision.outcome},
-        )
-        alerts += [alert] if at >= since else []
+        key, group = f"when_ended:{decision.decision_id}", f"when_ended:{run_id}"
+        body = " · ".join(filter(None, (decision.reason, run_id, profile)))
+        if at >= since:
+            about = {"run_id": run_id, "status": decision.outcome}
+            alerts.append(own_alert(key, group, level, title, body, at, about))
     return alerts
 
 
@@ -226,5 +197,4 @@ def places(group: Sequence[AlertSubject]) -> str:
 
 
 def worst(levels: Iterable[Level]) -> Level:
-    """The most severe of the levels."""
     return max(levels, key=get_args(Level).index)

@@ -70,7 +70,6 @@ class Text(Struct, frozen=True):
 
     @classmethod
     def of(cls, alert: Alert, profile: str) -> Self:
-        """Return the notification for an alert of a console."""
         values = {**alert.about, "kind": alert.kind, "level": alert.level, "profile": profile, "count": "1", "id": ""}
         return cls(safe_text(alert.title), safe_text(alert.body), alert.level, values)
 
@@ -266,17 +265,9 @@ ESCAPES: Final[Mapping[Markup, Callable[[str], str]]] = {
 def values_of(delivery: Delivery, profile: str) -> dict[str, str]:
     """The placeholders' values, as received."""
     message = delivery.message
-    return {
-        **dict.fromkeys(FACTS, ""),
-        **message.about,
-        "title": message.title,
-        "body": message.body,
-        "kind": message.batch.rpartition(":")[2],
-        "level": message.level,
-        "profile": profile,
-        "count": str(message.count),
-        "id": str(delivery.number),
-    }
+    values = {"title": message.title, "body": message.body, "level": message.level, "profile": profile}
+    values |= {"kind": message.batch.rpartition(":")[2], "count": f"{message.count}", "id": f"{delivery.number}"}
+    return {**dict.fromkeys(FACTS, ""), **message.about, **values}
 
 
 def rendered(

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from app.api.network import Network
 from app.engine.text import plural
+from app.health.incidents import IncidentReader
 from app.notify.alerts import follow_up_alerts, move_alert, own_alert, state_alerts, wanted
 from app.notify.channels import send
 from app.notify.plan import Situation, plan
-from app.notify.watch import IncidentReader
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
 from storage.cache.cache import Cache

@@ -132,20 +132,10 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         if not (is_asked or is_due):
             continue
         settled |= dict.fromkeys((alert.key for alert in alerts), "notified")
+        both, groups = together(alerts), tuple(dict.fromkeys(alert.group for alert in alerts))
         for route in routes:
-            summary = together(alerts)
-            message = Message(
-                route=route,
-                batch=batch,
-                phase="new",
-                level=summary.level,
-                title=summary.title,
-                body=summary.body,
-                groups=tuple(dict.fromkeys(alert.group for alert in alerts)),
-                about=dict(summary.about),
-                count=len(alerts),
-            )
-            messages.append(message)
+            about, count = dict(both.about), len(alerts)
+            messages.append(Message(route, batch, "new", both.level, both.title, both.body, groups, about, count))
             for alert in alerts:
                 if alert.kind in ENDING:
                     key = alert.group, alert.source, route

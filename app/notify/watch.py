@@ -1,26 +1,21 @@
-"""The watch: finds alerts for a console's screen and channels after every change of the cache.
-
-The code hosts' incidents are computed again only after a new health sample.
-"""
+"""The watch: finds alerts for a console's screen and channels after every change of the cache."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from itertools import groupby
-from typing import Final, Self
+from typing import Final
 
 from msgspec import Struct
 
 from app.engine.text import safe_text
 from app.engine.times import clock_time
-from app.health.facts import Incident, incidents, longest_gap
+from app.health.incidents import IncidentReader
 from app.notify.alerts import LINK, follow_up_alerts, link_back_alert, move_alert, state_alerts, together, wanted
-from app.profiles import NotifySettings, Profile, Settings
+from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
-from storage.records import PlatformHealth
 from storage.records.alert import Alert, Level
 from storage.records.following import StatusChange, Watermark
 from storage.state import State
@@ -32,45 +27,6 @@ SKEW: Final = timedelta(minutes=5)
 """The difference up to which two clocks count as equal."""
 ONE_BY_ONE: Final = 3
 """More alerts of one kind than this are combined into one."""
-WHOLE: Final = timedelta(days=40)
-"""The whole history that the cache keeps: with less, an incident could seem to start where the history starts."""
-
-
-@dataclass(slots=True)
-class IncidentReader:
-    """Reads the incidents of one profile's code hosts."""
-
-    cache: Cache
-    healthy_words: Collection[str]
-    health_s: float
-    hold: timedelta
-    """How long a host must be healthy before an incident is over."""
-    _hosts: tuple[PlatformHealth, ...] = ()
-    _states: list[tuple[str, str, bool, datetime]] | None = None
-    """The state of each host at the last look. None: nothing was read yet."""
-    _incidents: tuple[Incident, ...] = ()
-
-    @classmethod
-    def of(cls, cache: Cache, settings: Settings, profile: Profile) -> Self:
-        """Create the reader of a profile."""
-        hold = timedelta(seconds=settings.notify.hold_s)
-        return cls(cache, frozenset(settings.console.health_ok), profile.poll.health_s, hold)
-
-    async def read(self, hosts: tuple[PlatformHealth, ...], now: datetime) -> tuple[Incident, ...]:
-        """The incidents of all hosts, which are in this state now, grouped by host, the newest first."""
-        # This is called after every poll. Incidents that are over last until a host's state changes.
-        are_over = all(incident.is_over for incident in self._incidents)
-        states = [(host.platform, host.status, host.connected, host.since) for host in hosts]
-        if states != self._states or (not are_over and hosts != self._hosts):
-            connected = {host.platform for host in hosts if host.connected}
-            spans = await self.cache.health_spans(now - WHOLE, longest_gap=longest_gap(self.health_s))
-            self._incidents = tuple(
-                incident
-                for platform, own in groupby(spans, lambda span: span.platform)
-                for incident in incidents(tuple(own), self.healthy_words, self.hold, connected=platform in connected)
-            )
-            self._hosts, self._states = hosts, states
-        return self._incidents
 
 
 class News(Struct, frozen=True):

@@ -9,8 +9,9 @@ from app.console.feeds import CoalescedTask
 from app.console.session import FOLLOWED, GoToTab, OpenRun, Session
 from app.engine.events import ActionChanged, Event, StorageFailed
 from app.engine.text import safe_text
+from app.health.incidents import IncidentReader
 from app.notify.channels import Channels, Text
-from app.notify.watch import IncidentReader, Watch
+from app.notify.watch import Watch
 from storage.cache.following import PIN_CAP
 from storage.state import State
 

@@ -13,7 +13,7 @@ from app.automations.acting import ActingResult, CannotActError
 from app.automations.occurrences import Observer
 from app.automations.rule import DoCommand, Rule
 from app.automations.runner import Runner
-from app.notify.watch import IncidentReader
+from app.health.incidents import IncidentReader
 from app.profiles.load import parse
 from storage.errors import StorageError
 from storage.records import ActionFailure, Author, PollOutcome, Repository

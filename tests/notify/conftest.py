@@ -12,8 +12,9 @@ import pytest
 from msgspec.structs import astuple
 
 from app.automations.bot import host_routes
+from app.health.incidents import IncidentReader
 from app.notify.dispatcher import Dispatcher
-from app.notify.watch import IncidentReader, News, Watch
+from app.notify.watch import News, Watch
 from app.profiles import NotifySettings
 from app.profiles.load import parse
 from storage.cache.cache import Cache

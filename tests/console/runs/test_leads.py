@@ -5,6 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from app.health.incidents import IncidentReader
 from app.health.screen import HealthView, read_health
 from app.runs.query import parse
 from app.runs.screen_views import of_platform, runs_lead
@@ -47,8 +48,8 @@ async def test_an_incident_counts_its_platforms_failures(tmp_path: Path) -> None
             sample = HealthSample("gitlab", status, None, None, "{}")
             await cache.store_health((sample,), at=NOON - timedelta(minutes=minutes))
         await cache.store_runs(runs, asked_at=NOON)
-        hold, no_time = timedelta(minutes=2), timedelta(0)
-        view = await read_health(cache, {"ok"}, hold, 30, NOON, no_time, HealthView())
+        reader = IncidentReader(cache, {"ok"}, 30, timedelta(minutes=2))
+        view = await read_health(reader, NOON, timedelta(0), HealthView())
 
     (incident,) = view.incidents
     assert view.failed == {("gitlab", incident.start): FailedRuns(2, created)}
