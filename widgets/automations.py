@@ -61,7 +61,6 @@ class RuleView(Struct, frozen=True):
     sentence: SafeText
     limits: SafeText
     paused: SafeText
-    """The reason for the pause; empty if the rule is not paused."""
     upcoming: tuple[datetime, ...] = ()
     """The rule's next times; empty if it waits for an event."""
     journal: tuple[Decision, ...] = ()

@@ -68,7 +68,6 @@ class HostFacts(Struct, frozen=True):
     """The last day in equal slices, oldest first."""
     uptime: tuple[str, ...] = ()
     warning: str = ""
-    """A problem in addition to the state; may be empty."""
     note: str = ""
     """The fix, or an explanation of the state."""
     is_stale: bool = False

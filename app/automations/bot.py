@@ -46,7 +46,6 @@ from storage.records.decision import Decision, Occurrence
 from storage.state import AT_WORK, State
 
 _DEMO: Final = b"app.demo.live"
-"""The module that runs the demo's bot."""
 LEASE: Final = "automations"
 LEASE_S: Final = 30.0
 """How long other bots wait for one that died."""
@@ -65,7 +64,6 @@ class Bot:
     settings: Settings
     engine: Engine
     say: Say
-    """Writes one log line; each has the profile's name."""
     journal: Callable[[Decision], None] = lambda _: None
     """Called with each decision, and again once it has a result."""
     counts: RunCounts = field(default_factory=RunCounts)

@@ -30,7 +30,6 @@ DEADLINE_S: Final = 10.0
 """How long reading the files for one scrape may take."""
 DURATIONS: Final = "runwarden_run_duration_seconds"
 Values = Mapping[tuple[str, ...], float]
-"""A metric's values by the values of its labels."""
 
 FIGURES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "runs": ("Runs held, by status.", ("status",)),

@@ -94,17 +94,17 @@ async def replay(
         unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
         runs_since=None if complete_since is None else complete_since - ahead,
     )
-    playbacks, tallies, runners = [playback(rule=rule) for rule in rules], [_Tally() for _ in rules], list[Runner]()
+    playbacks, runners = [playback(rule=rule) for rule in rules], list[Runner]()
 
     def clock() -> datetime:
         return reached_at
 
     with TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
-            for number, (rule, past, tally) in enumerate(zip(rules, playbacks, tallies, strict=True)):
+            for number, past in enumerate(playbacks):
                 state = await stack.enter_async_context(await State.open(Path(folder) / f"{number}", clock=clock))
                 await state.writer.run(make_fast)
-                runners.append(Runner((rule,), state, NoEffects(), past, tally.add, clock))
+                runners.append(Runner((past.rule,), state, NoEffects(), past, past.count, clock))
                 await runners[-1].decide_and_act()
             for at, number in merge(*(zip(past.moments(), repeat(n)) for n, past in enumerate(playbacks))):
                 reached_at = at
@@ -113,30 +113,11 @@ async def replay(
     # If the results of some runs are missing, it is unknown since when the history is complete.
     is_unknown = any(not result.turns for result in results.values())
     replayed = dict[str, Replayed]()
-    for rule, past, tally in zip(rules, playbacks, tallies, strict=True):
-        held_since = None if is_unknown and isinstance(rule.on, OnRun) and rule.on.needs_results else past.held_since()
-        replayed[rule.name] = Replayed(+tally.counts, tuple(reversed(tally.newest.values())), held_since)
+    for past in playbacks:
+        on = past.rule.on
+        held_since = None if is_unknown and isinstance(on, OnRun) and on.needs_results else past.held_since()
+        replayed[past.rule.name] = Replayed(+past.counts, tuple(reversed(past.newest.values())), held_since)
     return replayed
-
-
-@dataclass(slots=True)
-class _Tally:
-    counts: Counter[str] = field(default_factory=Counter)
-    newest: dict[int, Decision] = field(default_factory=dict)
-    _open: dict[int, str] = field(default_factory=dict)
-
-    def add(self, decision: Decision) -> None:
-        number, outcome = decision.decision_id, decision.outcome
-        if self._open.get(number) == "waiting":
-            return  # It expired, because nothing approves it in a replay.
-        if number in self._open:
-            self.counts[self._open.pop(number)] -= 1
-        self.counts[outcome] += 1
-        if outcome in OPEN_OUTCOMES:
-            self._open[number] = outcome
-        self.newest[number] = decision
-        if len(self.newest) > SHOWN:
-            del self.newest[next(iter(self.newest))]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +135,22 @@ class Playback(Observer):
     unknown: Sequence[UnknownSpan]
     runs_since: datetime | None
     """The time since when the cache contains every run. None: unknown."""
+    counts: Counter[str] = field(default_factory=Counter)
+    newest: dict[int, Decision] = field(default_factory=dict)
+    _open: dict[int, str] = field(default_factory=dict)
+
+    def count(self, decision: Decision) -> None:
+        number, outcome = decision.decision_id, decision.outcome
+        if self._open.get(number) == "waiting":
+            return  # It expired, because nothing approves it in a replay.
+        if number in self._open:
+            self.counts[self._open.pop(number)] -= 1
+        self.counts[outcome] += 1
+        if outcome in OPEN_OUTCOMES:
+            self._open[number] = outcome
+        self.newest[number] = decision
+        if len(self.newest) > SHOWN:
+            del self.newest[next(iter(self.newest))]
 
     async def observe(self, now: datetime) -> Seen:
         """The changes since the watermark, which counts them, and the rule's other possible triggers at that time."""

@@ -80,9 +80,7 @@ class AutomationsScreen(BaseScreen):
         self._file = RulesFile(session.settings)
         self._automations: Automations | None = None
         self._requested = ""
-        """The target to go to once the rules are read."""
         self._empty = READING
-        """Shown while the table is empty."""
         self._trouble: Notice | None = None
         """A problem with the state or the configuration, which affects this tab only."""
         self._read_at = session.clock()

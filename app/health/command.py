@@ -6,7 +6,6 @@ from enum import IntEnum
 from typing import Final
 
 import click
-from msgspec import Struct
 
 from app.api.errors import ApiError, NotFoundError
 from app.cli import Format
@@ -14,6 +13,7 @@ from app.cli.context import Invocation
 from app.cli.exits import WRONG_ADDRESS, CommandFailedError, of_api_error
 from app.cli.options import FactCommand, async_command
 from app.cli.output import Column, Output
+from app.cli.output import facts as facts_of
 from app.engine.times import clocks_apart, exact_ago, rfc3339
 from app.health.facts import HealthLevel, unobserved_since
 from app.health.facts import level as level_of
@@ -70,28 +70,23 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
         now, ahead = engine.clock(), engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
         since = unobserved_since(links, now)
-        hosts: list[HostView] = []
+        hosts = dict[PlatformHealth, ExitLevel]()
         for platform in await engine.cache.health():
             how = level_of(platform.status, ok_words)
             if platform.connected:
-                hosts.append(HostView(platform, LEVELS[how if since is None else None], now))
+                hosts[platform] = LEVELS[how if since is None else None]
             elif how in {"impaired", "bad"} and now - platform.since < GONE_FOR:
-                hosts.append(HostView(platform, ExitLevel.UNKNOWN, now))
-    level = max((host.level for host in hosts), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
+                hosts[platform] = ExitLevel.UNKNOWN
+    level = max(hosts.values(), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
     output = invocation.output
     # The platform's object as received (spec 2.7), and our observations.
     facts = {
-        host.platform.platform: {
-            "status": host.platform.status,
-            **as_received(host.platform.raw_json),
-            "observed": {
-                "level": host.level.name.lower(),
-                "since": rfc3339(host.platform.since),
-                "checked_at": rfc3339(host.platform.checked_at),
-                "connected": host.platform.connected,
-            },
+        host.platform: {
+            "status": host.status,
+            **as_received(host.raw_json),
+            "observed": {"level": rating.name.lower(), **facts_of(host, "since checked_at connected")},
         }
-        for host in hosts
+        for host, rating in hosts.items()
     }
     checked_at = next((link.last_ok_at for link in links if link.subject == "health"), None)
     match output.format:
@@ -100,8 +95,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             output.record(document | {"as_of": rfc3339(checked_at), "source": "cache" if cached else "live"}, ())
         case Format.TABLE:
             statuses = ", ".join(
-                f"{host.platform.platform} {host.platform.status if host.platform.connected else 'no longer connected'}"
-                for host in hosts
+                f"{host.platform} {host.status if host.connected else 'no longer connected'}" for host in hosts
             )
             if since is not None:
                 statuses = f"code hosts unobserved since {exact_ago(since, now)}; when last seen: {statuses}"
@@ -109,21 +103,21 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
                 statuses = f"as of {exact_ago(checked_at, now)}: {statuses}"
             output.text(f"RUNWARDEN {level.name} - {statuses or 'no code host is connected'}")
             for host in hosts:
-                output.text(detail(host))
+                output.text(detail(host, now))
             if ahead:
                 output.text(clocks_apart(ahead))
         case Format.NDJSON | Format.CSV:
             entries = [{"platform": name, **document} for name, document in facts.items()]
-            output.listing("code_hosting", entries, COLUMNS, hosts)
+            columns: tuple[Column[PlatformHealth], ...] = (
+                Column("platform", lambda h: h.platform, "platform"),
+                Column("status", lambda h: h.status, "status"),
+                Column("level", lambda h: hosts[h].name.lower(), "level"),
+                Column("host", lambda h: h.host or "", "host"),
+                Column("group", lambda h: h.group or "", "group"),
+                Column("since", lambda h: exact_ago(h.since, now), "since", lambda h: rfc3339(h.since)),
+            )
+            output.listing("code_hosting", entries, columns, list(hosts))
     return level
-
-
-class HostView(Struct, frozen=True):
-    """One platform with its level."""
-
-    platform: PlatformHealth
-    level: ExitLevel
-    now: datetime
 
 
 def print_unknown(output: Output, failure: CommandFailedError) -> int:
@@ -136,27 +130,15 @@ def print_unknown(output: Output, failure: CommandFailedError) -> int:
     return ExitLevel.UNKNOWN
 
 
-def detail(host: HostView) -> str:
+def detail(host: PlatformHealth, now: datetime) -> str:
     """A host's line: its status, how long it has lasted, and its address."""
-    platform = host.platform
-    label = "".join(f" {part}" for part in (platform.host, platform.group) if part)
-    if not platform.connected:
-        gone = exact_ago(platform.since, host.now)
-        return f"{platform.platform}: no longer connected since {gone}, {platform.status} before"
+    label = "".join(f" {part}" for part in (host.host, host.group) if part)
+    if not host.connected:
+        return f"{host.platform}: no longer connected since {exact_ago(host.since, now)}, {host.status} before"
     since = ", since when is not known yet"
-    if platform.since < platform.checked_at:
-        since = f" since {exact_ago(platform.since, host.now)}"
-    elif platform.before:
+    if host.since < host.checked_at:
+        since = f" since {exact_ago(host.since, now)}"
+    elif host.before:
         # The status was seen only once, so its start is unknown.
-        since = f", {platform.before} when last asked"
-    return f"{platform.platform}: {platform.status}{since}{label and ','}{label}"
-
-
-COLUMNS: Final[tuple[Column[HostView], ...]] = (
-    Column("platform", lambda h: h.platform.platform, "platform"),
-    Column("status", lambda h: h.platform.status, "status"),
-    Column("level", lambda h: h.level.name.lower(), "level"),
-    Column("host", lambda h: h.platform.host or "", "host"),
-    Column("group", lambda h: h.platform.group or "", "group"),
-    Column("since", lambda h: exact_ago(h.platform.since, h.now), "since", lambda h: rfc3339(h.platform.since)),
-)
+        since = f", {host.before} when last asked"
+    return f"{host.platform}: {host.status}{since}{label and ','}{label}"

@@ -70,7 +70,6 @@ def warning_of(hosts: Iterable[PlatformHealth], platforms: Collection[str], heal
 class Uptime(Struct, frozen=True):
     """The uptime of one platform in one window."""
 
-    window: timedelta
     well_s: float
     known_s: float
     """Time with a known status; other time counts neither as up nor as down."""
@@ -89,7 +88,7 @@ def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, health
         known_s += seconds
         if how == "well":
             well_s += seconds
-    return Uptime(window, well_s, known_s)
+    return Uptime(well_s, known_s)
 
 
 def slices(
@@ -232,7 +231,7 @@ class PlatformHistory(Struct, frozen=True):
     """Newest first."""
 
 
-NOTHING_SEEN: Final = PlatformHistory((), (Uptime(MAX_WINDOW, 0, 0),) * len(WINDOWS))
+NOTHING_SEEN: Final = PlatformHistory((), (Uptime(0, 0),) * len(WINDOWS))
 
 
 def past_of(

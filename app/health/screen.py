@@ -62,11 +62,6 @@ _HOST_ADVICE: Final = {
 }
 _OTHER_ADVICE: Final = "The service has trouble with this host: check the host's own status. Runs on it may fail."
 FLAPS: Final = 4
-"""This many changes within `FLAPPING` count as flapping."""
-MIN_LONGER_RATIO: Final = 1.25
-"""A longer window is shown only if it covers this many times more observed time than the shorter one."""
-NAMED_FROM: Final = 0.5
-"""The observed share of a window from which its uptime is labelled with the window's name."""
 
 
 def link_row(
@@ -130,21 +125,15 @@ def incident_key(incident: Incident) -> str:
 
 
 def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
-    """The uptimes of `WINDOWS`, without windows that cover hardly more observed time than a shorter one.
-
-    A share of less than a day would claim too much.
-    """
+    """The uptimes of `WINDOWS`. A share of less than a day would claim too much."""
     texts: list[str] = []
-    seen_s = 0.0
     if (longest_s := max(up.known_s for up in uptimes)) < DAY.total_seconds():
         return (f"observed for {span(longest_s)}",) if longest_s else ()
     for (name, _), up in zip(WINDOWS, uptimes, strict=True):
-        if up.share is not None and up.known_s > seen_s * MIN_LONGER_RATIO:
-            seen_s = up.known_s
+        if up.share is not None:
             # Rounded down, so that 100% means no failure at all.
             share = "100%" if up.share == 1 else f"{floor(up.share * 10_000) / 100:.2f}%"
-            named = f"{name} " if up.known_s >= NAMED_FROM * up.window.total_seconds() else ""
-            texts.append(f"{named}{share} of {span(up.known_s)} seen")
+            texts.append(f"{name} {share} of {span(up.known_s)} seen")
     return tuple(texts)
 
 
@@ -169,7 +158,6 @@ class HealthView(Struct, frozen=True):
     incidents: tuple[Incident, ...] = ()
     """Ongoing ones first, then the newest."""
     failed: Mapping[tuple[str, datetime], FailedRuns] = field(default_factory=dict)
-    """The failed runs of each incident, by its platform and start."""
     polls: tuple[PollSpan, ...] = ()
     """Newest first."""
     statuses: tuple[str, ...] = ()

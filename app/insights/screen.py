@@ -126,7 +126,6 @@ class InsightsScreen(BaseScreen):
         self._span = SPANS[1]
         self._view: InsightsView | None = None
         self._is_stale = False
-        """Whether runs have changed since the figures were read."""
         self._chart = OutcomesChart(id="insight-outcomes-chart")
         self._rows = LeadList(id="insight-repositories-list")
         self._tables = LeadList(id="insight-tables")

@@ -33,7 +33,6 @@ _TITLED: Final = ("foot", "rxvt-unicode")
 _PLAIN: Final = ("xterm-kitty", "xterm-ghostty", "wezterm")
 """Prefixes of TERM for terminals that accept one text (OSC 9)."""
 _PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
-"""Such terminals by TERM_PROGRAM."""
 DEADLINE_S: Final = 15.0
 """A slower program is killed with its process group. Time in which this process was itself stopped does not count."""
 _LAST_WORDS: Final = 4096

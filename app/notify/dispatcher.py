@@ -56,7 +56,6 @@ class Dispatcher:
     on_changes: Callable[[Sequence[StatusChange]], None] = lambda _: None
     """Called with new status changes, except those found at the first look."""
     command_line: str = "runwarden"
-    """How the commands in messages start."""
     broken: Callable[[], Mapping[str, str]] = dict
     """The jobs of this process that fail, with their reasons."""
     host_routes: tuple[str, ...] = ()
@@ -139,16 +138,17 @@ class Dispatcher:
             completed=dict(self._completed),
         )
         moved = await wanted(news.changes, self.notify.on, self.ledger)
-        moves = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
+        alerts = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
         facts = (self.notify, self.profile, now)
         states = state_alerts(*facts, stuck=stuck, incidents=lasting, links=links, host_routes=host_routes)
+        begun = [state for state in states if not state.after]
         # Runs are dated by the service's clock.
-        of_runs = [replace(alert, at=alert.at - ahead) for alert in states if alert.about.get("run_id")]
-        others = [alert for alert in states if not alert.about.get("run_id") and not alert.after]
-        for job, at in ((job, at) for job, at in self._broken_since.items() if now - at >= BROKEN_FOR):
-            key, title = f"job:{job}:{at.isoformat()}", f'Runwarden\'s job "{job}" fails: {self.profile}'
-            others.append(own_alert(key, f"job:{job}", "error", title, broken[job], at, {}, is_lasting=True))
-        return situation, [alert for alert in (*moves, *of_runs, *others) if alert.at >= since], news
+        alerts += [replace(state, at=state.at - ahead) if state.about.get("run_id") else state for state in begun]
+        for job, at in self._broken_since.items():
+            if now - at >= BROKEN_FOR:
+                key, title = f"job:{job}:{at.isoformat()}", f'Runwarden\'s job "{job}" fails: {self.profile}'
+                alerts.append(own_alert(key, f"job:{job}", "error", title, broken[job], at, {}, is_lasting=True))
+        return situation, [alert for alert in alerts if alert.at >= since], news
 
     async def deliver(self) -> None:
         """Deliver the messages that are due, each route independently of the others."""

@@ -20,7 +20,6 @@ FIXES: Final = {
     CERTIFICATE: TRUST,
     CONNECTION: "Check the host's name and port, the network and the proxy.",
 }
-"""What to do about an answer, by its beginning."""
 CHECK: Final = "Check the address, and what Apprise says of it: apprise -vv ADDRESS."
 
 

@@ -74,7 +74,8 @@ def waiting_alerts(connection: sqlite3.Connection) -> tuple[Alert, ...]:
 
 def reported_problems(connection: sqlite3.Connection) -> tuple[ReportedProblem, ...]:
     """Reported problems that are not over."""
-    return records(ReportedProblem, connection.execute(f"SELECT {_PROBLEM} FROM reported_problems ORDER BY first_us, grp"))
+    query = f"SELECT {_PROBLEM} FROM reported_problems ORDER BY first_us, grp"
+    return records(ReportedProblem, connection.execute(query))
 
 
 def last_made(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[datetime, bool]]:
@@ -180,8 +181,8 @@ def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int
 
 def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
     """Delete settled alerts, and reported ones without an end, when they are older than `KEPT`."""
-    forgotten = "DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL", "DELETE FROM reported_problems WHERE last_us < ?"
-    for sql in (_FORGET_ALERTS, *forgotten):
+    deliveries = "DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL"
+    for sql in (_FORGET_ALERTS, deliveries, "DELETE FROM reported_problems WHERE last_us < ?"):
         execute(connection, sql, now - KEPT)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.health.command import ExitLevel, HostView, detail
+from app.health.command import detail
 from storage.records import PlatformHealth
 from tests.cli.conftest import CommandLine
 from tests.lab import Respond, Server
@@ -112,4 +112,4 @@ def test_a_host_seen_once_has_no_duration() -> None:
         (timedelta(0), "degraded", "github: ok, degraded when last asked"),
     ):
         host = PlatformHealth("github", "ok", None, None, NOON + since, NOON, connected=True, before=old)
-        assert detail(HostView(host, ExitLevel.OK, NOON)) == said
+        assert detail(host, NOON) == said

@@ -60,7 +60,7 @@ async def test_unobserved_time_is_neither_up_nor_down(staged: Staged, picture: S
 
         # 19h50m of 24h were observed; of these half an hour was bad and 12 minutes degraded.
         said = text(scene, "github")
-        assert "24h 97.47% of 19h50m seen   99.10% of 2d07h seen" in said
+        assert "24h 97.47% of 19h50m seen   7d 99.10% of 2d07h seen   30d 99.10% of 2d07h seen" in said
         drawn = next(line for line in said.splitlines() if line.startswith("24h ago"))
         assert "········" in drawn
 
