@@ -46,15 +46,6 @@ from widgets.kit.line_text import Chip
 EVERYTHING: Final = ActionFilter()
 
 
-def filters(wanted: ActionFilter) -> tuple[Chip, ...]:
-    words = [kind_label(kind) for kind in wanted.kinds], [ACTION_BADGES[state].word for state in wanted.states]
-    kinds, outcomes = (f"{names[0]} +{len(names) - 1}".removesuffix(" +0") if names else "any" for names in words)
-    return (
-        Chip("kinds", safe_text(f"what {kinds} ▾"), bool(wanted.kinds)),
-        Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(wanted.states)),
-    )
-
-
 NOTHING_YET: Final = Notice(
     "○",
     "No writes from here yet",
@@ -227,10 +218,15 @@ class ActivityScreen(BaseScreen):
         """Show the filters that fit the width, and the counts."""
         wanted, activity = self.wanted, self._found
         extent = self.extent(activity) if activity is not None and activity.total else Content()
-        chips = filters(wanted) if extent or wanted != EVERYTHING else ()
-        is_wide = self.size.width >= WIDE
-        chips = tuple(chip for chip in chips if chip.action in self.FILTERS and (chip.is_set or is_wide))
-        self.query_one(ActivityBar).show(chips, extent)
+        words = [kind_label(kind) for kind in wanted.kinds], [ACTION_BADGES[state].word for state in wanted.states]
+        kinds, outcomes = (f"{names[0]} +{len(names) - 1}".removesuffix(" +0") if names else "any" for names in words)
+        chips = (
+            Chip("kinds", safe_text(f"what {kinds} ▾"), bool(wanted.kinds)),
+            Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(wanted.states)),
+        )
+        shows_all = self.size.width >= WIDE and (bool(extent) or wanted != EVERYTHING)
+        shown = tuple(chip for chip in chips if chip.action in self.FILTERS and (chip.is_set or shows_all))
+        self.query_one(ActivityBar).show(shown, extent)
 
     def go_to(self, target: str) -> None:
         """Clear the filters and move the cursor to the write with this id, or to the first unknown one."""
