@@ -248,11 +248,6 @@ class ActionForm(ModalScreen[Action | None]):
 
     # Opening and closing
 
-    def begin_with(self, values: Values, draft: str) -> None:
-        """Use these initial values and the draft of this name; called before the form is shown."""
-        self.beginning = values
-        self.form_draft.name, self.form_draft.fresh = draft, values
-
     def compose(self) -> ComposeResult:
         # Focused from the first frame: text typed before the draft loads belongs in the same field.
         first = self._to_focus().key

@@ -285,7 +285,7 @@ class OrganizationForm(ActionForm):
 
     def action_another(self) -> None:
         form, code = OrganizationForm(self.engine), self.values["offer_code"]
-        form.begin_with({"email": "", "offer_code": code}, self.DRAFT)
+        form.beginning = form.form_draft.fresh = {"email": "", "offer_code": code}
         app = self.app
         self.dismiss(self._result)
         app.push_screen(form)
@@ -378,5 +378,6 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
     is_shown = all(field.shows(values[field.key]) for field in form.FIELDS)
     if form.build(values) != (request, ()) or not is_shown:
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
-    form.begin_with(values, f"resend:{action.action_id}")
+    form.beginning = form.form_draft.fresh = values
+    form.form_draft.name = f"resend:{action.action_id}"
     return form
