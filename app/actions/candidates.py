@@ -64,9 +64,7 @@ class Candidate(Struct, frozen=True):
         """Whether the text, author or time certainly fits worse than the best candidate's."""
         is_foreign = self.is_ours is False and best.is_ours is True
         # A run without a time may be just as close.
-        is_close, is_as_close = (
-            candidate.after is None or abs(candidate.after) <= PRECISION for candidate in (best, self)
-        )
+        is_close, is_as_close = (c.after is None or abs(c.after) <= PRECISION for c in (best, self))
         return self.is_same is False or is_foreign or (best.after is not None and is_close and not is_as_close)
 
 

@@ -191,9 +191,8 @@ class NewRunForm(ActionForm):
         if values["metadata"].strip():
             problems.append(FieldProblem("metadata", "A named agent takes inputs: delete the metadata."))
         if self._agents and name not in self._agents:
-            advice = (
-                f"did you mean {near}?" if (near := closest(name, self._agents)) else "empty this field for the list."
-            )
+            near = closest(name, self._agents)
+            advice = f"did you mean {near}?" if near else "empty this field for the list."
             problems.append(FieldProblem("name", f"There is no such agent; {advice}"))
         inputs = read_pairs("inputs", values["inputs"])
         if isinstance(inputs, FieldProblem):

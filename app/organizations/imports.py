@@ -18,11 +18,7 @@ from storage.records import Action
 MAX_FILE_BYTES: Final = 10_000_000
 SEPARATORS: Final = {";": "semicolons", "\t": "tabs"}
 """Separators that spreadsheets write instead of commas."""
-OUTCOME_WORDS: Final[dict[BatchOutcome, str]] = {
-    "sent": "created",
-    "sent_before": "already_created",
-    "to_send": "to_create",
-}
+_WORDS: Final[dict[BatchOutcome, str]] = {"sent": "created", "sent_before": "already_created", "to_send": "to_create"}
 """The names of these outcomes in an import; the others keep their own."""
 
 
@@ -44,7 +40,7 @@ class ImportRow(BatchWrite, frozen=True, kw_only=True):
     @property
     def outcome(self) -> str:
         """The outcome as an import words it."""
-        return OUTCOME_WORDS.get(self.result.outcome, self.result.outcome)
+        return _WORDS.get(self.result.outcome, self.result.outcome)
 
     @property
     def text(self) -> str:
