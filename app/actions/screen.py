@@ -293,8 +293,7 @@ class ActivityScreen(BaseScreen):
         if self._found is not None:
             counts: dict[str, int] = dict.fromkeys(self.wanted.states, 0) | dict(self._found.outcomes)
             items = [
-                PickItem(state, ACTION_BADGES[cast("ActionState", state)], f"{count:,}")
-                for state, count in counts.items()
+                PickItem(state, ACTION_BADGES[cast("ActionState", state)], f"{n:,}") for state, n in counts.items()
             ]
             sheet = ValuePicker("Filter by outcome", items, tuple(self.wanted.states))
             if (picked := await self.app.push_screen_wait(sheet)) is not None:
