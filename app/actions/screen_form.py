@@ -100,15 +100,13 @@ class ActionForm(ModalScreen[Action | None]):
         *,
         draft: str = "",
         values: Mapping[str, str] | None = None,
-        fresh_wins: bool = False,
         is_ready: bool = False,
         focus: str = "",
     ) -> None:
         """Prepare; the draft is named after the form's origin.
 
-        With `fresh_wins` the form begins with its initial values, and the draft waits behind a key. If it `is_ready`,
-        it begins with the preview, unless there is a draft. `focus`: the field to begin with; empty: the one most in
-        need of a value.
+        If it `is_ready`, it begins with the preview: of its `beginning` even if there is a draft, which a key shows.
+        `focus`: the field to begin with; empty: the one most in need of a value.
         """
         super().__init__()
         self.engine = engine
@@ -124,7 +122,6 @@ class ActionForm(ModalScreen[Action | None]):
             # Shown by the app, since the form may be closing when its draft cannot be stored.
             lambda text: self.app.notify(safe_text(text), severity="warning", markup=False, timeout=FIX_TOAST_S),
         )
-        self._fresh_wins = fresh_wins
         self._is_ready = is_ready
         self._other: Values | None = None
         """The values that ctrl+n shows instead, or None."""
@@ -267,7 +264,7 @@ class ActionForm(ModalScreen[Action | None]):
         if draft is not None and outcome == "done":
             await self.form_draft.done()
             self.note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
-        elif draft is not None and self._fresh_wins:
+        elif draft is not None and self._is_ready and values is not None:
             self._other = draft.values
         elif draft is not None:
             self._other = self.form_draft.fresh

@@ -99,8 +99,7 @@ class ContinueRunForm(ActionForm):
         hint = _REMEMBERS if self._has_ended else f"Active: preview, then n now,{later} x stops."
         label = "answer" if question else "instructions"
         self.FIELDS = (Field("instructions", label, hint, ParagraphField, "What should it do next?"),)
-        is_given = bool(instructions)
-        super().__init__(engine, draft=f"run.continue:{run.run_id}", fresh_wins=is_given, is_ready=is_given)
+        super().__init__(engine, draft=f"run.continue:{run.run_id}", is_ready=bool(instructions))
         self.beginning = {"instructions": instructions} if instructions else None
         self.closes_when_done = bool(instructions or question)
 
