@@ -90,7 +90,7 @@ class RunBatch(Struct, frozen=True):
             request = replace(request, instructions=f"{request.instructions}\n\n{filled.strip()}")
         return request, retry_key(run, filled)
 
-    def problem(self, words: str) -> FieldProblem | None:
+    def problems(self, words: str) -> tuple[FieldProblem, ...]:
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
             what, fix = f"{{{name}}} is not known", "Take it out, or unmark those runs."
             if runs := [run for run in self.runs if not self._known(run)[name]]:
@@ -100,9 +100,9 @@ class RunBatch(Struct, frozen=True):
             has_more = self.text is RETRY and words.strip()
             runs = [run for run in self.runs if has_more and isinstance(self.asked[run.run_id].request, StartAgent)]
         if not runs:
-            return None
+            return ()
         count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
-        return FieldProblem("instructions", f"In {count} {what}. {fix} The first one is {runs[0].run_id}.")
+        return (FieldProblem("instructions", f"In {count} {what}. {fix} The first one is {runs[0].run_id}."),)
 
     def _known(self, run: Run) -> dict[str, str]:
         asked = self.asked.get(run.run_id)

@@ -26,17 +26,17 @@ def faithful(text: str) -> str:
     return text if is_shown else ""
 
 
-def read_pairs(key: str, text: str) -> dict[str, Json] | FieldProblem:
-    """Read lines of `key=value` as the request's object, or return the problem."""
+def read_pairs(key: str, text: str) -> tuple[dict[str, Json], tuple[FieldProblem, ...]]:
+    """Read lines of `key=value` as the request's object; with a problem, it is empty."""
     values: dict[str, Json] = {}
     for line in filter(str.strip, text.split("\n")):
         name, equals, value = map(str.strip, line.partition("="))
         if not equals or not name:
-            return FieldProblem(key, f"Write {(name or value)!r} as key=value, or delete it.")
+            return {}, (FieldProblem(key, f"Write {(name or value)!r} as key=value, or delete it."),)
         if name in values:
-            return FieldProblem(key, f"{name} is given twice; keep one.")
+            return {}, (FieldProblem(key, f"{name} is given twice; keep one."),)
         values[name] = json_or_text(value)
-    return values
+    return values, ()
 
 
 def written(value: Json) -> str:

@@ -87,11 +87,10 @@ class ManyForm(ActionForm):
         return facts
 
     def build(self, values: Values) -> Built:
-        """The first of the requests, and the problem of all."""
+        """The first of the requests, and the problems of all."""
         words = values["instructions"]
         first, _ = self.run_batch.request((self.run_batch.left_to_send or self.run_batch.runs)[0], words)
-        problem = self.run_batch.problem(words)
-        return first, () if problem is None else (problem,)
+        return first, self.run_batch.problems(words)
 
     def requests(self, values: Values) -> tuple[WriteRequest, ...]:
         return tuple(self.run_batch.request(run, values["instructions"])[0] for run in self.run_batch.runs)

@@ -58,9 +58,7 @@ class NewRunForm(ActionForm):
         text = {field.key: values.get(field.key, "") for field in self.FIELDS}
         name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
         key = "inputs" if name else "metadata"
-        pairs = read_pairs(key, text[key])
-        unread = (pairs,) if isinstance(pairs, FieldProblem) else ()
-        extra = {} if isinstance(pairs, FieldProblem) else pairs
+        extra, unread = read_pairs(key, text[key])
         if name:
             # The platform's prefix is ours; this endpoint takes the bare group/project.
             bare = text["repository"].strip().removeprefix("gitlab:")
@@ -113,8 +111,8 @@ class NewRunForm(ActionForm):
     def values(self) -> Values:
         """The values by field; inputs with a separate field are among the lines of `inputs`."""
         values = super().values
-        inputs = read_pairs("inputs", values["inputs"])
-        if isinstance(inputs, FieldProblem) or not self._declared:
+        inputs, unread = read_pairs("inputs", values["inputs"])
+        if unread or not self._declared:
             return values
         for key, declared in self._declared.items():
             text = self.fields[key].value if key in self.fields else None
@@ -137,7 +135,7 @@ class NewRunForm(ActionForm):
         inputs = [
             declared
             for declared in (() if agent is None else agent.inputs)
-            if declared.name != WORDS and read_pairs("", faithful(f"{declared.name}=1")) == {declared.name: 1}
+            if declared.name != WORDS and read_pairs("", faithful(f"{declared.name}=1"))[0] == {declared.name: 1}
         ]
         by_key = {f"input-{number}": declared for number, declared in enumerate(inputs)}
         if by_key != self._declared:
@@ -164,8 +162,7 @@ class NewRunForm(ActionForm):
 
     def _texts(self, pairs: str) -> Values:
         """The texts of the input fields, from these lines."""
-        inputs = read_pairs("inputs", pairs)
-        known = {} if isinstance(inputs, FieldProblem) else inputs
+        known, _ = read_pairs("inputs", pairs)
         return {
             key: value if isinstance(value, str) and declared.type == "text" else written(value)
             for key, declared in self._declared.items()
@@ -175,9 +172,8 @@ class NewRunForm(ActionForm):
     def _show_pairs(self) -> None:
         """Show metadata or inputs if the request accepts them, or if they have a value that would be lost."""
         values, has_name = self.values, bool(self.values["name"].strip())
-        inputs = read_pairs("inputs", values["inputs"])
-        names = {declared.name for declared in self._declared.values()}
-        has_others = isinstance(inputs, FieldProblem) or not names.issuperset(inputs)
+        inputs, unread = read_pairs("inputs", values["inputs"])
+        has_others = bool(unread) or not {declared.name for declared in self._declared.values()}.issuperset(inputs)
         self.fields["inputs"].display = has_others or (has_name and not self._declared)
         self.fields["metadata"].display = not has_name or bool(values["metadata"].strip())
 
@@ -194,8 +190,8 @@ class NewRunForm(ActionForm):
             near = closest(name, self._agents)
             advice = f"did you mean {near}?" if near else "empty this field for the list."
             problems.append(FieldProblem("name", f"There is no such agent; {advice}"))
-        inputs = read_pairs("inputs", values["inputs"])
-        if isinstance(inputs, FieldProblem):
+        inputs, unread = read_pairs("inputs", values["inputs"])
+        if unread:
             return tuple(problems)
         if WORDS in inputs and values[WORDS].strip():
             problems.append(FieldProblem("inputs", "The instructions are above; delete them here."))
