@@ -20,16 +20,7 @@ from app.api.network import Network, send_heartbeat
 from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts
 from app.automations.occurrences import Observer, manual_occurrence
-from app.automations.rule import (
-    DoCommand,
-    DoNotify,
-    OnHealth,
-    OnRun,
-    OnStuck,
-    Rule,
-    filled_argument,
-    fingerprint_of,
-)
+from app.automations.rule import DoCommand, DoNotify, OnHealth, OnRun, OnStuck, Rule, filled_argument, fingerprint_of
 from app.automations.runner import OpenWork, Runner
 from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, StorageFailed

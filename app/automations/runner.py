@@ -11,15 +11,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from app.api.errors import ApiError
-from app.automations.acting import (
-    PROPOSALS,
-    ActingResult,
-    CannotActError,
-    NoEffects,
-    ResponseRunner,
-    result_of,
-    shown,
-)
+from app.automations.acting import PROPOSALS, ActingResult, CannotActError, NoEffects, ResponseRunner, result_of, shown
 from app.automations.fire_times import upcoming
 from app.automations.occurrences import Observer, Seen, changed_since, due, occurrences
 from app.automations.rule import (
