@@ -26,8 +26,6 @@ TITLE: Final = 12
 STATE: Final = 18
 """Widths of a row's name and state."""
 LABEL: Final = 9
-SHORTEST_S: Final = 60
-"""The shortest span of polls whose duration is shown."""
 _QUIET: Final = STYLES["quiet"]
 BLANK: Final = LeadRow(Content())
 
@@ -127,7 +125,7 @@ def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
     badge = Badge("✓", "answered", "good") if poll.error_kind is None else Badge("✗", "failed", "bad")
     kind = None if poll.error_kind is None else error_kind(poll.error_kind).word
     lasted_s = (poll.last_at - poll.first_at).total_seconds()
-    over = f" in {span(lasted_s)}" if lasted_s >= SHORTEST_S else ""
+    over = f" in {span(lasted_s)}" if lasted_s >= 60 else ""
     often = f"{poll.polls:,} times{over}, {kind or f'last {roughly_ago(poll.last_at, now)}'}"
     times = safe_text(kind or "once") if poll.polls == 1 else safe_text(often)
     words = "  ".join(filter(None, (times, safe_text(poll.error_message or "", limit=200))))

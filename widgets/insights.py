@@ -96,9 +96,6 @@ def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:
     return str(local.day) if is_short else f"{local.day} {local:%b}"
 
 
-LEAST_WIDTH: Final = 24
-LEAST_HEIGHT: Final = 5
-_LABEL_GAP: Final = 2
 STACK: Final = (
     (FAILED, "failed"),
     (COMPLETED, "completed"),
@@ -107,10 +104,6 @@ STACK: Final = (
 )
 """The outcomes from the bottom up: failures share a baseline, so that they can be compared."""
 CURSOR: Final = Badge("┊", "cursor", "wait")
-_FOOT: Final = 1
-"""Rows below a chart for its labels."""
-_LABELLED_FROM: Final = 5
-"""Bars at least this wide have their number of failures above them."""
 Colour = tuple[int, int, int]
 
 
@@ -149,10 +142,10 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         plot.clear_figure()
         plot.frame(frame=False)
         width, height = self.size
-        if view is None or width < LEAST_WIDTH or height < LEAST_HEIGHT:
+        if view is None or width < 24 or height < 5:
             return super().render()
         # A stacked bar for each hour or day, with labels on the left and below.
-        rows = height - _FOOT
+        rows = height - 1
         # The top of the axis is a round number at or above the highest value.
         highest = max(2.0, max(period.total for period in view.outcomes) * (1 if rows < 8 else 1.08))
         power = 10 ** floor(log10(highest))
@@ -177,7 +170,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
                 foot += tall
             if not period.total and view.is_partial(period):
                 cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
-            if period.failed and wide >= _LABELLED_FROM and foot < rows:
+            if period.failed and wide >= 5 and foot < rows:
                 text, ground = f"{period.failed} {FAILED.glyph}", self.background_colors[1].rgb
                 middle, colour = position + wide // 2, self._colour("bad")
                 plot.text(text, middle, foot, color=colour, background=ground, alignment="center")
@@ -247,7 +240,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
 
 
 def _stand_apart(marks: Sequence[tuple[int, str]], more: int = 0) -> bool:
-    reach = max(len(label) for _, label in marks) + _LABEL_GAP + more
+    reach = max(len(label) for _, label in marks) + 2 + more
     return all(after - before >= reach for (before, _), (after, _) in pairwise(marks))
 
 
@@ -267,23 +260,16 @@ def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
     return taken
 
 
-_WIDE: Final = 100
-_WITH_TIMES: Final = 63
-"""The width from which on there is room for the durations."""
-_MAX_NAME: Final = 48
-NAME_CELLS: Final = 24
-CELLS: Final = 10
-NARROW_CELLS: Final = 8
 _QUIET: Final = STYLES["quiet"]
 TableRow = tuple[str, Sequence[str]]
 
 
 def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
     """A header, a row for each repository, the busiest first, and a note about the durations."""
-    bar = 20 if width >= _WIDE else 10
-    name = min(_MAX_NAME, max(12, width - bar - 41))
+    bar, has_durations = 20 if width >= 100 else 10, width >= 63
+    name = min(48, max(12, width - bar - 41))
     titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"
-    titles += f"  {'p50':>8} {'p95':>8}" if width >= _WITH_TIMES else ""
+    titles += f"  {'p50':>8} {'p95':>8}" if has_durations else ""
     rows = [LeadRow(Content.styled(titles, _QUIET))]
     for figures in view.repositories:
         success = figures.success
@@ -299,7 +285,7 @@ def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
             " " * (bar - full - empty),
             (f" {share(success):>4}", "bold"),
             (f" {figures.failed:>6,}", FAILED.style if figures.failed else _QUIET),
-            f"  {seconds(figures.p50_s):>8} {seconds(figures.p95_s):>8}" if width >= _WITH_TIMES else "",
+            f"  {seconds(figures.p50_s):>8} {seconds(figures.p95_s):>8}" if has_durations else "",
         )
         rows.append(LeadRow(line, f"repo:{figures.repository}", leads=True))
     if any(figures.timed < figures.completed + figures.failed for figures in view.repositories):
@@ -327,12 +313,12 @@ def table_rows(view: InsightsView) -> Iterator[LeadRow]:
         times = (seconds(figures.p50_s), seconds(figures.p95_s))
         counts = f"{figures.total:,}", share(figures.success), f"{figures.failed:,}"
         rows.append((f"repo:{figures.repository}", (name, *counts, *times, f"{figures.timed:,}")))
-    yield from _table("Repositories", head, rows, NARROW_CELLS)
+    yield from _table("Repositories", head, rows, 8)
 
 
-def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = CELLS) -> Iterator[LeadRow]:
+def _table(title: str, head: Sequence[str], rows: Sequence[TableRow], cells: int = 10) -> Iterator[LeadRow]:
     def line(row: Sequence[str]) -> str:
-        return fit(row[0], NAME_CELLS, "middle") + "".join(f"{cell:>{cells}}" for cell in row[1:])
+        return fit(row[0], 24, "middle") + "".join(f"{cell:>{cells}}" for cell in row[1:])
 
     yield LeadRow(Content.assemble((title, "bold"), "\n", (line(head), _QUIET)))
     yield from (LeadRow(Content(line(row)), key, leads=True) for key, row in rows)

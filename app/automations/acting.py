@@ -121,12 +121,7 @@ class ResponseRunner(Struct, frozen=True):
             return ActingResult("failed", f"the service could not be asked: {error.message}", may_repeat=True)
 
     async def request(self, rule: Rule, decision: Decision) -> WriteRequest:
-        """The rule's exact request to the service, except for the action's id.
-
-        Raises:
-            CannotActError: It would send nothing.
-            ApiError: The service cannot be asked for the instructions to repeat.
-        """
+        """The exact request, except for the action's id; raises `CannotActError` without one, or an `ApiError`."""
         engine = self.engine
         facts = facts_of(rule, decision, engine.profile.name)
         match rule.do:
@@ -267,10 +262,7 @@ async def propose(
     """Put a request up for approval. Returns the decision, and whether it is new: an equal request waits only once.
 
     The proposal expires if its run changes its status first, unless it is a cancellation. The ledger sends at most one
-    request with the same `key`, if there is one.
-
-    Raises:
-        CannotActError: Too many proposals are waiting.
+    request with the same `key`, if there is one. If too many proposals are waiting, raise `CannotActError`.
     """
     state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
     names = {rule.name for rule in PROPOSALS.values()}

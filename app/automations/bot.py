@@ -36,7 +36,6 @@ from storage.records.activity import Subject
 from storage.records.decision import Decision, Occurrence
 from storage.state import AT_WORK, State
 
-_DEMO: Final = b"app.demo.live"
 LEASE: Final = "automations"
 LEASE_S: Final = 30.0
 """How long other bots wait for one that died."""
@@ -111,13 +110,9 @@ class Bot:
         return None if problem is None else problem.message
 
     async def preview(self, rule: Rule, run_id: str | None) -> tuple[str, str, str]:
-        """The exact effect that the rule would have now, on this run if it needs one, for confirmation.
+        """The effect that the rule would have now, on this run if it needs one; if it has none, raise `CannotActError`.
 
-        Returns:
-            The verb (`POST`, `RUN` or `NOTIFY`), the target, and the body as JSON or text, which may be empty.
-
-        Raises:
-            CannotActError: It cannot act; the message says why.
+        The effect is a verb (`POST`, `RUN` or `NOTIFY`), a target, and a body as JSON or text, which may be empty.
         """
         occurrence = await self._manual_occurrence(rule, run_id)
         decision = Decision(0, rule.name, occurrence, self.engine.clock(), "acting", "")
@@ -368,7 +363,7 @@ def hand_over(process: int) -> bool:
         status = Path(f"/proc/{process}/status").read_text("ascii", "replace")
         masks = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith(("SigBlk:", "SigCgt:")))
         is_awaited = any(int(mask, 16) >> (signal.SIGHUP - 1) & 1 for mask in masks.values())
-        if not (watches or _DEMO in argv) or not is_awaited:
+        if not (watches or b"app.demo.live" in argv) or not is_awaited:
             return False
         os.kill(process, signal.SIGHUP)
     except OSError:

@@ -20,8 +20,6 @@ _FIELDS: Final = 5
 _DAY, _WEEKDAY = 2, 4
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15
-_LOOKED_AT: Final = 20
-"""How many of a schedule's next times are checked."""
 _FIX: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
 
 
@@ -39,7 +37,7 @@ def check_schedule(on: OnSchedule, now: datetime) -> None:
     try:
         # In UTC: by the clock on the wall, a time after the end of summer time comes before the one before it.
         times = (local.astimezone(UTC) for local in CronSim(on.cron, now.astimezone(zone)))
-        upcoming = list(islice(times, _LOOKED_AT))
+        upcoming = list(islice(times, 20))
     except CronSimError as error:
         raise ValueError(f"{on.cron!r} is not a schedule ({str(error).lower()}): {_FIX}") from error
     if not upcoming:

@@ -116,10 +116,7 @@ async def snapshot(engine: Engine, counts: RunCounts, heartbeats: Mapping[str, i
 def serve(host: str, port: int, snapshots: Callable[[], Coroutine[Any, Any, Sequence[Snapshot]]]) -> "WSGIServer":
     """Answer scrapes on a thread until the server is shut down; the metrics are read on this event loop.
 
-    A scrape whose metrics cannot be read fails, which Prometheus shows as `up == 0`.
-
-    Raises:
-        OSError: The address cannot be used.
+    A scrape whose metrics cannot be read fails, which Prometheus shows as `up == 0`. May raise `OSError`.
     """
     from prometheus_client import CollectorRegistry, start_http_server
     from prometheus_client.registry import Collector

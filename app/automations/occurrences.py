@@ -37,11 +37,8 @@ HISTORY: Final = timedelta(days=31)
 """Runs older than this when first seen are history."""
 MAX_QUESTIONS: Final = 20
 """The most requests to the service in one look, so that a storm of failures does not cause a storm of requests."""
-NO_REASON: Final = "no reason given"
-"""The value of `{run.reason}` if the service gives none."""
 _REASONS: Final = ("reason", "failure_reason", "status_reason", "error", "error_message", "message")
 """Keys under which a service may give a reason (the API specifies none): a text, or an object with one of these."""
-_MAX_REASON: Final = 1_000
 
 
 class Seen(Struct, frozen=True):
@@ -134,7 +131,7 @@ class Observer:
         if not reason and self.questions and self.ask_reason is not None:
             self.questions -= 1
             reason = await self.ask_reason(run_id)
-        return shortened(reason, _MAX_REASON) or NO_REASON
+        return shortened(reason, 1_000) or "no reason given"
 
     async def is_labelled(self, run_id: str, scope: Scope) -> bool:
         """Whether the run's metadata, as the service returns it or else as this machine sent it, match the scope."""

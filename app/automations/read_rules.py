@@ -57,11 +57,7 @@ RESPONSES: Final[Mapping[str, type]] = {
 
 
 def read_rules(root: Table, settings: Settings) -> tuple[Rule, ...]:
-    """The rules, in the order of the file.
-
-    Raises:
-        ConfigError: A table holds a mistake, or two rules have one name.
-    """
+    """The rules, in the order of the file; a mistake, or a name that two rules have, raises `ConfigError`."""
     return root.named("automations", lambda table: _rule(table, settings))
 
 

@@ -40,8 +40,6 @@ MAX_CHANGES: Final = 200_000
 """How many of the newest changes of status are replayed."""
 MAX_RUNS: Final = 1_000
 """How many runs' results are fetched from the service."""
-_AFTER_QUIET_HOURS: Final = timedelta(seconds=1)
-"""How long after quiet hours the rule is checked."""
 
 
 class Replayed(Struct, frozen=True):
@@ -211,7 +209,7 @@ class Playback(Observer):
         if rule.quiet is not None and lasts(rule):
             days = range((self.until - self.since).days + 2)
             nights = ((self.since + timedelta(days=n)).astimezone().date() for n in days)
-            ends = (local_moment(night, rule.quiet.end) + _AFTER_QUIET_HOURS for night in nights)
+            ends = (local_moment(night, rule.quiet.end) + timedelta(seconds=1) for night in nights)
             times |= {at for at in ends if self.since < at < self.until}
         yield from sorted(times)
         yield self.until

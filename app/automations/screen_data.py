@@ -31,8 +31,6 @@ MAX_WAITING: Final = 200
 UPCOMING: Final = 5
 _ON_RUN: Final[Mapping[type, str]] = {DoContinue: "continued", DoRetry: "continued", DoCancel: "cancelled"}
 """Retrying a turn that continued a run continues it again; any other retry starts a run."""
-NO_BOT: Final = Badge("◌", "no bot is running:", "warn")
-OUTDATED: Final = Badge("▲", "the running bot uses an older file:", "warn")
 
 
 class RulesFile:
@@ -140,9 +138,10 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
     is_outdated = bot is not None and read is not None and read.fingerprint != fingerprint_of(rules)
     badge, hint = Badge("●", "a bot is at work:", "good"), f"process {bot}"
     if bot is None:
-        badge, hint = NO_BOT, f"{settings.command_line} watch starts one"
+        badge = Badge("◌", "no bot is running:", "warn")
+        hint = f"{settings.command_line} watch starts one"
     elif is_outdated:
-        badge, hint = OUTDATED, f"kill -HUP {bot}"
+        badge, hint = Badge("▲", "the running bot uses an older file:", "warn"), f"kill -HUP {bot}"
     status = Status(badge, safe_text(hint), len(waiting)) if views or waiting or is_outdated else None
     return Automations({rule.name: rule for rule in rules}, tuple(views), waiting, status)
 

@@ -45,8 +45,6 @@ _LOOKED_AT: Final = 1_500
 """How many fire times are examined for warnings: more than a day has minutes."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
 HEALTH_KEPT: Final = timedelta(days=35)
-_SHOWN: Final = 60
-"""How many characters of a text a sentence quotes."""
 
 
 def sentence(rule: Rule, now: datetime) -> str:
@@ -178,7 +176,7 @@ def _scope(scope: Scope) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f"“{shortened(' '.join(text.split()), _SHOWN)}”"
+    return f"“{shortened(' '.join(text.split()), 60)}”"
 
 
 def _duration(duration: timedelta) -> str:

@@ -38,8 +38,6 @@ LEVELS: Final[Mapping[HealthLevel | None, ExitLevel]] = {
 }
 _WORST_LAST: Final = (ExitLevel.OK, ExitLevel.UNKNOWN, ExitLevel.WARNING, ExitLevel.CRITICAL)
 """A host that is known to be unhealthy counts more than one whose status is unknown."""
-GONE_FOR: Final = timedelta(days=1)
-"""A host that was unhealthy when the service stopped naming it is unknown for this long."""
 
 
 @click.command(cls=FactCommand)
@@ -75,7 +73,8 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             how = level_of(platform.status, ok_words)
             if platform.connected:
                 hosts[platform] = LEVELS[how if since is None else None]
-            elif how in {"impaired", "bad"} and now - platform.since < GONE_FOR:
+            elif how in {"impaired", "bad"} and now - platform.since < timedelta(days=1):
+                # It was unhealthy when the service stopped naming it.
                 hosts[platform] = ExitLevel.UNKNOWN
     level = max(hosts.values(), key=_WORST_LAST.index, default=ExitLevel.UNKNOWN)
     output = invocation.output

@@ -19,8 +19,6 @@ IMPAIRED: Final = frozenset({"degraded", "warning", "warn", "partial", "slow", "
 UNOBSERVED_AFTER: Final = timedelta(minutes=15)
 """If health cannot be read for this long, nobody knows how the code hosts are."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_LEAST_KNOWN: Final = 0.5
-"""The share of a slice that must be known for the slice to count as well."""
 OUR_LINK: Final = "our link"
 MAX_WINDOW: Final = timedelta(days=30)
 WINDOWS: Final = (("24h", timedelta(days=1)), ("7d", timedelta(days=7)), ("30d", MAX_WINDOW))
@@ -112,7 +110,7 @@ def slices(
         for index in range(max(0, first), min(count - 1, last) + 1):
             overlap_s = _overlap_s(span, start + index * width, start + (index + 1) * width)
             seconds[index][how] = seconds[index].get(how, 0.0) + overlap_s
-    needed_s = _LEAST_KNOWN * width.total_seconds()
+    needed_s = 0.5 * width.total_seconds()
     worst: list[HealthLevel | None] = []
     for part in seconds[:-1]:
         is_well = part.get("well", 0.0) >= needed_s
@@ -164,10 +162,9 @@ class Incident(Struct, frozen=True):
         return not self.is_over and self.recovered_at is None
 
     def failures(self, health_s: float) -> tuple[datetime, datetime | None]:
-        """The start and end of the period whose failed runs count for the incident; no end until recovery.
+        """The period whose failed runs count for it, without an end until recovery.
 
-        It began at some time after the last healthy sample: up to `health_s`, the seconds between polls, before its
-        start.
+        It began after the last healthy sample: up to `health_s`, the seconds between polls, before its start.
         """
         return self.start - timedelta(seconds=health_s), None if self.is_ongoing else self.end
 

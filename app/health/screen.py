@@ -139,11 +139,6 @@ def figures(uptimes: Sequence[Uptime]) -> tuple[str, ...]:
 
 DAY: Final = timedelta(days=1)
 HOUR: Final = timedelta(hours=1)
-"""The shortest time for which the runs of an unhealthy host are shown."""
-LINK_POLLS: Final = 2_000
-"""How many of the newest spans of polls make up the link's past."""
-SETTLED: Final = timedelta(hours=1)
-"""This long after an incident, its count of failed runs is final."""
 
 
 class HealthView(Struct, frozen=True):
@@ -363,11 +358,7 @@ class HealthScreen(BaseScreen):
 
 
 async def read_health(reader: IncidentReader, now: datetime, ahead: timedelta, before: HealthView) -> HealthView:
-    """Read the data, with final counts of incidents from `before`; the service's clock is `ahead` by this much.
-
-    Raises:
-        StorageError: The cache cannot be read.
-    """
+    """Read the data, with final counts of incidents from `before`; the service's clock is `ahead` by this much."""
     cache, words, hold, since = reader.cache, reader.healthy_words, reader.hold, now - MAX_WINDOW
     # Bad, impaired, unknown and healthy hosts, then those no longer connected.
     levels = ("bad", "impaired", None, "well")
@@ -382,7 +373,7 @@ async def read_health(reader: IncidentReader, now: datetime, ahead: timedelta, b
         host.platform: past_of(spans.get(host.platform, ()), now, words, hold, connected=host.connected)
         for host in hosts
     }
-    link = link_past(await cache.polls(LINK_POLLS, "runs", since), now, hold, longest_gap(reader.health_s))
+    link = link_past(await cache.polls(2_000, "runs", since), now, hold, longest_gap(reader.health_s))
     every = (incident for past in (*pasts.values(), link) for incident in past.incidents)
     recent = [incident for incident in every if incident.end >= since]
     incidents = tuple(sorted(recent, key=lambda incident: (incident.is_ongoing, incident.start), reverse=True))
@@ -390,7 +381,8 @@ async def read_health(reader: IncidentReader, now: datetime, ahead: timedelta, b
     for incident in incidents[:MAX_INCIDENTS]:
         platform, key = incident.platform, (incident.platform, incident.start)
         start, end = incident.failures(reader.health_s)
-        if key in before.failed and incident in before.incidents and end is not None and end < now - SETTLED:
+        # An hour after an incident, its count of failed runs is final.
+        if key in before.failed and incident in before.incidents and end is not None and end < now - HOUR:
             failed[key] = before.failed[key]
         elif platform != OUR_LINK:
             failed[key] = await cache.failed_between(of_platform(platform), start + ahead, (end or now) + ahead)

@@ -82,11 +82,7 @@ DURATIONS: Final = ("success", "p50_s", "p95_s", "timed")
 
 
 def write(view: InsightsView, path: Path) -> None:
-    """Write the figures in the format given by the file's name, each with its period.
-
-    Raises:
-        OSError: The file could not be written.
-    """
+    """Write the figures, each with its period, in the format given by the file's name; may raise `OSError`."""
     figures: list[tuple[str, datetime, datetime, str, RunCounts, tuple[str, ...]]] = [
         (f"outcomes by {view.step}", period.start, period.end, "", period, OUTCOMES) for period in view.outcomes
     ]

@@ -23,9 +23,6 @@ from storage.state import State
 
 LINK: Final = "link:runs"
 """The group of alerts about the link to the service."""
-_NEVER: Final = datetime.min.replace(tzinfo=UTC)
-_LEAST_FAILURES: Final = 2
-"""A single lost answer is not reported."""
 LISTED: Final = 5
 """Repositories that one message names."""
 _FOLLOW_UPS: Final[Mapping[Outcome, tuple[Level, str]]] = {
@@ -59,8 +56,9 @@ async def wanted(moves: Sequence[StatusChange], on: Collection[str], ledger: Led
     if not any(move.new == CANCELLED for move in changes):
         return changes
     sent = await ledger.actions(ActionFilter(["run.cancel"], ["confirmed"]))
+    never = datetime.min.replace(tzinfo=UTC)
     own = {action.result_id: action.settled_at for action in reversed(sent) if action.settled_at is not None}
-    return [move for move in changes if move.new != CANCELLED or own.get(move.run_id, _NEVER) < move.after]
+    return [move for move in changes if move.new != CANCELLED or own.get(move.run_id, never) < move.after]
 
 
 def move_alert(move: StatusChange, profile: str) -> Alert:
@@ -100,7 +98,8 @@ def state_alerts(
     link = next(link for link in links if link.subject == "runs")
     kind, begun = error_kind(link.error_kind), link.failing_since
     is_refused = kind.concerns == "token"
-    if "link" in notify.on and begun and (is_refused or (now - begun >= hold and link.failures >= _LEAST_FAILURES)):
+    # A single lost answer is not reported.
+    if "link" in notify.on and begun and (is_refused or (now - begun >= hold and link.failures > 1)):
         title, note = "No link to the service", "no code host is blamed for it"
         if is_refused:
             title, note = kind.title, "create another and give it to this profile"

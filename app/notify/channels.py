@@ -28,17 +28,9 @@ from storage import RunwardenError
 from storage.records.alert import Alert, Delivery, Level
 
 _END: Final = "\x1b\\"
-_TITLED: Final = ("foot", "rxvt-unicode")
-"""Prefixes of TERM for terminals that accept a title and a text (OSC 777)."""
-_PLAIN: Final = ("xterm-kitty", "xterm-ghostty", "wezterm")
-"""Prefixes of TERM for terminals that accept one text (OSC 9)."""
-_PLAIN_PROGRAMS: Final = frozenset({"iTerm.app", "WezTerm", "ghostty"})
 DEADLINE_S: Final = 15.0
 """A slower program is killed with its process group. Time in which this process was itself stopped does not count."""
-_LAST_WORDS: Final = 4096
-"""Bytes at the end of a program's error output in which to find its last line."""
 _URGENCY: Final = {"information": "low", "warning": "normal", "error": "critical"}
-_VALUE_LIMIT: Final = 300
 FACTS: Final = ("platform", "run_id", "repository", "branch", "status")
 """Placeholders that are empty if their value is unknown."""
 NO_DESKTOP = (
@@ -78,11 +70,12 @@ def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -
     if "TMUX" in env or "STY" in env or env.get("TERM", "").startswith(("tmux", "screen")):
         return None
     term = env.get("TERM", "")
-    if term.startswith(_TITLED) or "VTE_VERSION" in env:
-        # A semicolon would end the title.
+    if term.startswith(("foot", "rxvt-unicode")) or "VTE_VERSION" in env:
+        # OSC 777, a title and a text: a semicolon would end the title.
         return f"\x1b]777;notify;{title.replace(';', ',')};{body.replace(';', ',')}{_END}"
-    if term.startswith(_PLAIN) or env.get("TERM_PROGRAM") in _PLAIN_PROGRAMS:
-        # `9;4;` would draw a progress bar, so the text must not start with a digit.
+    programs = "iTerm.app", "WezTerm", "ghostty"
+    if term.startswith(("xterm-kitty", "xterm-ghostty", "wezterm")) or env.get("TERM_PROGRAM") in programs:
+        # OSC 9, one text: `9;4;` would draw a progress bar, so the text must not start with a digit.
         return f"\x1b]9;Runwarden: {title} - {body}{_END}"
     return None
 
@@ -111,7 +104,7 @@ async def run_program(
             raise
         if process.returncode == 0:
             return None
-        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_WORDS))
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4096))
         last = errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
     return f"{name} ended with {process.returncode}: {safe_text(last, limit=120) or 'it said nothing'}."
 
@@ -145,7 +138,7 @@ class Channels(Struct, frozen=True):
             if self.command:
                 # Foreign text must not be taken for an option or a file name.
                 values = {**dict.fromkeys(FACTS, ""), **text.values, "title": text.title, "body": text.body}
-                safe = {name: as_argument(safe_text(value, limit=_VALUE_LIMIT)) for name, value in values.items()}
+                safe = {name: as_argument(safe_text(value, limit=300)) for name, value in values.items()}
                 troubles.append(await run_program([filled(argument, safe) for argument in self.command]))
         return tuple(dict.fromkeys(trouble for trouble in troubles if trouble is not None))
 
@@ -210,11 +203,7 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, network
 
 
 def addresses(route: NotifyRoute, env: Mapping[str, str]) -> list[str]:
-    """The addresses of a route, which contain secrets.
-
-    Raises:
-        RouteError: There are none, or other users can read their file.
-    """
+    """The addresses of a route, which contain secrets; without any, or if others can read them, raise `RouteError`."""
     urls = env.get(route.urls_env or "", "").split()
     if route.urls_file is not None:
         file = route.urls_file

@@ -30,12 +30,6 @@ BACKOFF: Final = (timedelta(seconds=15), timedelta(minutes=1), timedelta(minutes
 """The wait after each failed attempt; one more failure gives the message up."""
 CLAIMED_FOR: Final = timedelta(minutes=2)
 """How long a process owns an attempt: longer than the deadlines of all channels of a route."""
-LATEST: Final = timedelta(days=1)
-"""Older changes, from a time without a bot, are not reported."""
-BROKEN_FOR: Final = timedelta(minutes=1)
-"""How long a bot's job may fail before an alert, since files can be locked for a moment."""
-RULES: Final = "automations"
-"""The word in `[notify] on` that selects alerts about automations."""
 
 Say = Callable[..., None]
 """Writes one log line: an event's name, and its facts by name."""
@@ -76,12 +70,13 @@ class Dispatcher:
         if self._since is None:
             wishes = repr((sorted(self.notify.on), notifies))
             self._since = (await self.state.begin_rule(OWN, wishes, now)).since
-        since = max(self._since, now - LATEST)
+        # Older changes, from a time without a bot, are not reported.
+        since = max(self._since, now - timedelta(days=1))
         reports_hosts = notifies and "health" in self.notify.on
         situation, alerts, news = await self._read(now, since, () if reports_hosts else self.host_routes)
         if notifies:
             alerts += await follow_up_alerts(self.state, since, self.profile)
-            if RULES in self.notify.on:
+            if "automations" in self.notify.on:
                 alerts += await rule_alerts(self.state, since, self.command_line)
         else:
             alerts = [alert for alert in alerts if alert.route != DEFAULT_ROUTE]
@@ -103,11 +98,10 @@ class Dispatcher:
             if await self.state.apply_plan(due, now, basis):
                 break
         for message in due.messages:
-            facts = {"phase": message.phase, "route": message.route, "title": message.title, "count": message.count}
-            self.say("message", **facts)
-        for alert in (new for new in due.unrouted if new.key not in self._unrouted):
-            why = "no [[notify.rules]] matches it now"
-            self.say("unrouted", key=alert.key, title=alert.title, message=why)
+            self.say("message", phase=message.phase, route=message.route, title=message.title, count=message.count)
+        for alert in due.unrouted:
+            if alert.key not in self._unrouted:
+                self.say("unrouted", key=alert.key, title=alert.title, message="no [[notify.rules]] matches it now")
         self._unrouted = {alert.key for alert in due.unrouted}
         groups = {alert.key: alert.group for alert in waiting}
         quiet = Counter((groups[key], outcome) for key, outcome in due.settled.items() if outcome != "notified")
@@ -145,7 +139,7 @@ class Dispatcher:
         # Runs are dated by the service's clock.
         alerts += [replace(state, at=state.at - ahead) if state.about.get("run_id") else state for state in begun]
         for job, at in self._broken_since.items():
-            if now - at >= BROKEN_FOR:
+            if now - at >= timedelta(minutes=1):  # Files can be locked for a moment.
                 key, title = f"job:{job}:{at.isoformat()}", f'Runwarden\'s job "{job}" fails: {self.profile}'
                 alerts.append(own_alert(key, f"job:{job}", "error", title, broken[job], at, {}, is_lasting=True))
         return situation, [alert for alert in alerts if alert.at >= since], news
