@@ -354,7 +354,8 @@ async def send_batch(
     Outcomes are shown as they come; the `usual` one needs no mention. If the ledger fails, those so far are reported.
     With a `cap`, writes are counted in batches. Unknown outcomes with the error code `past` do not stop it.
     """
-    rows, done, base_url = list(planned), 0, engine.client.base_url
+    not_tried, done, base_url = BatchResult("not_tried"), 0, engine.client.base_url
+    rows = [replace(write, result=not_tried) if write.result.outcome == "to_send" else write for write in planned]
     batches = -(-len(rows) // cap) if cap else 1
     sender = BatchSender(lambda request, key: settled(submitted(engine.actions, request, key)), past=past)
     try:
@@ -363,8 +364,6 @@ async def send_batch(
                 raise_if_stopped(invocation)
                 if write.result.outcome == "to_send" and write.request is not None and sender.may_send:
                     rows[done] = replace(write, result=await sender.send(write.request, write.key))
-                elif write.result.outcome == "to_send":
-                    rows[done] = replace(write, result=BatchResult("not_tried"))
                 batch = f"  batch {done // cap + 1} of {batches}" if cap and batches > 1 else ""
                 progress.done(str(document(rows[done], base_url)["outcome"]), f"{write.name}{batch}")
     except StorageError:
@@ -372,8 +371,7 @@ async def send_batch(
         raise
     except CancelledError:
         pass  # The ledger holds the finished part, and the rest can be resumed.
-    not_tried = BatchResult("not_tried")
-    return [replace(write, result=not_tried) if write.result.outcome == "to_send" else write for write in rows]
+    return rows
 
 
 def unsent_document(kind: ActionKind) -> dict[str, object]:
