@@ -88,8 +88,7 @@ class ActivityEntry(Struct, frozen=True):
         yield "asked", (safe_text(f"{stamp(action.created_at)} by {action.actor}"), "plain")
         yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "never"), "plain")
         if action.settled_at is not None:
-            since = action.sending_at or action.created_at
-            took = span((action.settled_at - since).total_seconds())
+            took = span((action.settled_at - (action.sending_at or action.created_at)).total_seconds())
             label = "unknown" if action.state == "unknown" or action.resolved_at is not None else "settled"
             yield label, (safe_text(f"{stamp(action.settled_at)}, after {took}"), "plain")
         if action.resolved_at is not None:

@@ -330,8 +330,7 @@ def confirm_batch(
     count = sum(write.result.outcome == "to_send" for write in planned)
     if count and not yes:
         if not sys.stdin.isatty():
-            why = f"Nothing was sent: give --yes to {verb.lower()} {plural(count, 'run')}."
-            raise failed("not_confirmed", why)
+            raise failed("not_confirmed", f"Nothing was sent: give --yes to {verb.lower()} {plural(count, 'run')}.")
         others = len(planned) - count
         left_out = f" and leave out {others}" if others else ""
         with asking(invocation):

@@ -315,8 +315,7 @@ class ActionForm(ModalScreen[Action | None]):
     def beat(self) -> None:
         """Show how long the answer has been awaited; called once a second."""
         waited = span((self.engine.clock() - self._began).total_seconds())
-        limit = span(self.engine.profile.poll.deadline_s)
-        self.dialog.sending(f"Sending…  {waited} of at most {limit}")
+        self.dialog.sending(f"Sending…  {waited} of at most {span(self.engine.profile.poll.deadline_s)}")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "next_field":

@@ -185,8 +185,7 @@ class ContinueRunForm(ActionForm):
         return tuple(replace(problem, field="instructions") for problem in super().problems())
 
     def consequence(self, _request: WriteRequest) -> str:
-        is_sure = self._has_ended or self._way
-        early = "" if is_sure else " It is still active, so that the service may refuse."
+        early = "" if self._has_ended or self._way else " It is still active, so that the service may refuse."
         return _EFFECTS[self._way].format(self._run.run_id) + early
 
     def is_possible(self, action: str) -> bool:
@@ -333,8 +332,7 @@ class OrganizationForm(ActionForm):
         if unknown is not None:
             warning = f"Blocked: the attempt {ago(unknown.created_at, now)} is unresolved."
         elif made:
-            when = ago(made[0].settled_at or made[0].created_at, now)
-            warning = f"Has one already ({when}); this adds another."
+            warning = f"Has one already ({ago(made[0].settled_at or made[0].created_at, now)}); this adds another."
         self.fields["email"].say(warning or _EMAIL_HINT, "warn" if warning else "quiet")
         self.fields[AGAIN_FIELD].display = bool(made)
 
@@ -374,8 +372,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
             raise UnfaithfulError("Press c on its run to say something again.")
         case _:
             raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
-    is_shown = all(field.shows(values[field.key]) for field in form.FIELDS)
-    if form.build(values) != (request, ()) or not is_shown:
+    if form.build(values) != (request, ()) or not all(field.shows(values[field.key]) for field in form.FIELDS):
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.beginning = form.form_draft.fresh = values
     form.form_draft.name = f"resend:{action.action_id}"

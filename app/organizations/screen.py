@@ -83,8 +83,7 @@ class OrganizationsScreen(ActivityScreen):
                 email, offer = safe_text(str(request.get("email")), limit=254), str(request.get("offer_code") or "")
                 name, slug, parent_id = (str(created.get(field) or "") for field in NAMES)
                 entry = OrganizationEntry(action, email, None, offer, name, slug, parent_id)
-            invited = newest(self._invitations or (), action.result_id, action.subject)
-            entries.append(replace(entry, invitation=invited))
+            entries.append(replace(entry, invitation=newest(self._invitations or (), action.result_id, action.subject)))
         self._all = tuple(entries)
         before, self._created = self._created, sum(entry.source.state == "confirmed" for entry in self._all)
         if self._created > before:
