@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import asdict, astuple
 
 from storage.claims import Claims, Owner
 from storage.database import execute, immediate
@@ -24,10 +24,21 @@ from storage.records import (
     Author,
     Resolution,
 )
-from storage.values import bound, to_us
+from storage.values import Value, bound, to_us
 
 CLAIMS: Final = Claims("actions", "action_id", "state IN ('prepared', 'sending')")
 CRASHED: Final = "crashed"
+_APPLY: Final = """
+UPDATE actions SET state = :state, resolution = :resolution, superseded_by = :superseded_by,
+    sending_us = CASE :state WHEN 'sending' THEN :at WHEN 'not_sent' THEN NULL ELSE sending_us END,
+    owned_us = CASE :state WHEN 'sending' THEN :at ELSE owned_us END,
+    settled_us = CASE :state WHEN 'sending' THEN NULL ELSE coalesce(settled_us, :at) END,
+    error_kind = coalesce(:kind, error_kind), error_message = coalesce(:message, error_message),
+    error_status = coalesce(:http_status, error_status), error_code = coalesce(:error_code, error_code),
+    response_json = coalesce(:response_json, response_json),
+    result_id = CASE WHEN :undoes THEN NULL ELSE coalesce(:result_id, result_id) END
+WHERE action_id = :action_id
+"""
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's base 32: no letter that looks like a digit."""
 
@@ -154,38 +165,11 @@ def apply(
         detail = action.resolution
         key = action.key if action.state in UNUSED_STATES else None
         check(connection, action.kind, action.subject, key, again=True)
-    connection.execute(
-        """
-        UPDATE actions SET
-            state = :state,
-            sending_us = CASE :state WHEN 'sending' THEN :at WHEN 'not_sent' THEN NULL ELSE sending_us END,
-            owned_us = CASE :state WHEN 'sending' THEN :at ELSE owned_us END,
-            settled_us = CASE :state WHEN 'sending' THEN NULL ELSE coalesce(settled_us, :at) END,
-            error_kind = coalesce(:error_kind, error_kind),
-            error_message = coalesce(:error_message, error_message),
-            error_status = coalesce(:error_status, error_status),
-            error_code = coalesce(:error_code, error_code),
-            response_json = coalesce(:response_json, response_json),
-            result_id = CASE WHEN :undoes THEN NULL ELSE coalesce(:result_id, result_id) END,
-            resolution = :resolution,
-            superseded_by = :superseded_by
-        WHERE action_id = :action_id
-        """,
-        {
-            "action_id": action_id,
-            "state": transition.target,
-            "undoes": transition is UNRESOLVE,
-            "at": to_us(at),
-            "resolution": transition.resolution,
-            "error_kind": bound(error.kind if error else None),
-            "error_message": bound(error.message if error else None),
-            "error_status": error and error.http_status,
-            "error_code": bound(error.error_code if error else None),
-            "response_json": bound(response_json),
-            "result_id": bound(result_id),
-            "superseded_by": bound(superseded_by),
-        },
-    )
+    values: dict[str, Value] = dict.fromkeys(ActionFailure.__struct_fields__) if error is None else asdict(error)
+    values |= {"action_id": action_id, "at": at, "state": transition.target, "undoes": transition is UNRESOLVE}
+    values |= {"response_json": response_json, "result_id": result_id}
+    values |= {"resolution": transition.resolution, "superseded_by": superseded_by}
+    connection.execute(_APPLY, {name: bound(value) for name, value in values.items()})
     _record(connection, at, author, action_id, transition.record, detail)
     if transition.target in UNUSED_STATES:
         # Sending it again had no effect, so the outcome of the first attempt matters again.
