@@ -40,14 +40,8 @@ MAX_PAUSE: Final = 64
 """Refreshes between two look-ups of a run if the answers do not show whether it still exists."""
 POLLER: Final = "poller"
 """The lease of the process that polls."""
-CANNOT_POLL: Final = (
-    NoTokenError,
-    NotAuthorizedError,
-    ForbiddenError,
-    NotFoundError,
-    UnreachableError,
-    RequestTimeoutError,
-)
+_REFUSED: Final = (NoTokenError, NotAuthorizedError, ForbiddenError, NotFoundError)
+CANNOT_POLL: Final = (*_REFUSED, UnreachableError, RequestTimeoutError)
 """Failures that may affect only this process: another one can have a different token, address or network."""
 
 
@@ -71,16 +65,10 @@ class SubjectSync:
         holder = None
         if isinstance(error, CANNOT_POLL) and self.leases is not None:
             holder = await self.leases.lease_owner(POLLER, self.clock())
-        outcome = PollOutcome(
-            self.subject,
-            self.clock(),
-            None if error is None else error.kind,
-            None if error is None else error.message,
-            getattr(error, "status", None),
-            self.client.transport.in_lab,
-            dropped,
-            is_own=holder not in {None, self.cache.process},
-        )
+        kind, message = (None, None) if error is None else (error.kind, error.message)
+        status, in_lab = getattr(error, "status", None), self.client.transport.in_lab
+        is_own = holder not in {None, self.cache.process}
+        outcome = PollOutcome(self.subject, self.clock(), kind, message, status, in_lab, dropped, is_own)
         state = await self.cache.record_poll(outcome)
         self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else outcome))
 
