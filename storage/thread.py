@@ -20,6 +20,7 @@ from storage.values import Clock
 
 P = ParamSpec("P")
 T = TypeVar("T")
+_Job = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 
 @dataclass(eq=False)
@@ -40,9 +41,7 @@ class DatabaseThread:
     """Cancelling an awaiting task stops its running statement: for readers only."""
     on_damage: Callable[[], None] | None = None
     """Called on the thread when a job finds damage."""
-    _jobs: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = field(
-        default_factory=SimpleQueue, init=False
-    )
+    _jobs: SimpleQueue[_Job | None] = field(default_factory=SimpleQueue, init=False)
     _is_ended: bool = field(default=False, init=False)
     _connection: sqlite3.Connection | None = field(default=None, init=False)
     _identity: tuple[int, int] | None = field(default=None, init=False)

@@ -305,9 +305,8 @@ async def _body(response: httpx.Response, most: int, token: Token) -> bytes:
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         # A compressed answer could unpack to any size, and none was requested.
-        raise UnusableAnswerError(
-            masked(f"The answer is encoded ({encoding}), which was not asked for.", token), status=status
-        )
+        why = masked(f"The answer is encoded ({encoding}), which was not asked for.", token)
+        raise UnusableAnswerError(why, status=status)
     received = bytearray()
     async for chunk in response.aiter_raw():
         received += chunk

@@ -228,9 +228,8 @@ class HelpfulCommand(click.Command):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         if shown := EXAMPLES.get(ctx.command_path.partition(" ")[2]):
             with formatter.section("Examples"):
-                formatter.write(
-                    "".join(f"{'':{formatter.current_indent}}runwarden {line}".rstrip() + "\n" for line in shown)
-                )
+                lines = (f"{'':{formatter.current_indent}}runwarden {line}".rstrip() for line in shown)
+                formatter.write("".join(f"{line}\n" for line in lines))
 
 
 class CommandGroup(HelpfulCommand, click.Group):

@@ -3,9 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -31,7 +30,7 @@ from app.sync.polling import HealthSync, Polling
 from app.sync.runs import RunSync
 from storage.errors import StorageError
 from storage.state import State
-from storage.values import utc_now
+from storage.values import Clock, utc_now
 
 log = logging.getLogger(__name__)
 
@@ -110,13 +109,7 @@ class Engine:
 
     @classmethod
     async def open(
-        cls,
-        settings: Settings,
-        profile: Profile,
-        *,
-        actor: str,
-        clock: Callable[[], datetime] = utc_now,
-        cache_file: Path | None = None,
+        cls, settings: Settings, profile: Profile, *, actor: str, clock: Clock = utc_now, cache_file: Path | None = None
     ) -> Self:
         """Open the profile's files, without a request. `cache_file`: used in place of the profile's own cache.
 

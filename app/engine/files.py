@@ -3,9 +3,7 @@
 import getpass
 import os
 import socket
-from collections.abc import Callable
 from contextlib import AsyncExitStack
-from datetime import datetime
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +13,7 @@ from app.profiles import CACHE_FILE, LEDGER_FILE, Profile, Settings, data_folder
 from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Author, Surface
-from storage.values import utc_now
+from storage.values import Clock, utc_now
 
 
 class ProfileFiles(Struct, frozen=True):
@@ -24,17 +22,11 @@ class ProfileFiles(Struct, frozen=True):
     settings: Settings
     cache: Cache
     ledger: Ledger
-    clock: Callable[[], datetime]
+    clock: Clock
 
     @classmethod
     async def open(
-        cls,
-        settings: Settings,
-        profile: Profile,
-        *,
-        actor: str,
-        clock: Callable[[], datetime] = utc_now,
-        cache_file: Path | None = None,
+        cls, settings: Settings, profile: Profile, *, actor: str, clock: Clock = utc_now, cache_file: Path | None = None
     ) -> Self:
         """Open both. `cache_file`: used in place of the profile's own cache."""
         async with AsyncExitStack() as stack:
@@ -49,9 +41,7 @@ class ProfileFiles(Struct, frozen=True):
             await self.ledger.close()
 
 
-async def open_ledger(
-    settings: Settings, profile: Profile, *, actor: str, clock: Callable[[], datetime] = utc_now
-) -> Ledger:
+async def open_ledger(settings: Settings, profile: Profile, *, actor: str, clock: Clock = utc_now) -> Ledger:
     """Open the ledger alone, even without a usable cache, and record the outcome of writes whose process died."""
     async with AsyncExitStack() as stack:
         path = data_folder(settings, profile) / LEDGER_FILE

@@ -33,6 +33,7 @@ from storage.cache.cache import Cache
 from storage.ledger import Ledger
 from storage.records import Coverage, CoverageGap, RunChanges, RunFilter
 from storage.records.coverage import BackfillPhase, BackfillProgress, History
+from storage.values import Clock
 
 PARALLEL: Final = 8
 """Windows requested at a time, unless the service limits it."""
@@ -456,7 +457,7 @@ def missing_gaps(history: History, floor: datetime | None) -> Sequence[CoverageG
 
 
 async def drop_old_runs(
-    cache: Cache, ledger: Ledger, announce: Announce, history: HistorySettings, clock: Callable[[], datetime]
+    cache: Cache, ledger: Ledger, announce: Announce, history: HistorySettings, clock: Clock
 ) -> float:
     """Drop the oldest runs of a cache that has grown too old or too large; return the seconds until the next check."""
     needed = await ledger.run_ids()

@@ -83,9 +83,8 @@ def extend(
     # Ranges also merge if one ends in the microsecond before the other starts.
     touched = {"start": start_us - 1, "end": end_us + 1}
     among = "FROM coverage WHERE start_us <= :end AND end_us >= :start"
-    first, last, known_us = connection.execute(
-        f"SELECT min(start_us), max(end_us), max(as_of_us) {among}", touched
-    ).fetchone()
+    ends = f"SELECT min(start_us), max(end_us), max(as_of_us) {among}"
+    first, last, known_us = connection.execute(ends, touched).fetchone()
     if as_of_us == NO_TIME_US and known_us is not None:
         as_of_us = known_us
     connection.execute(f"DELETE {among}", touched)

@@ -38,9 +38,8 @@ def peek(path: Path, filter: RunFilter, sort: RunSort, limit: int) -> FirstPaint
     if not path.exists():
         return None
     try:
-        connection = sqlite3.connect(
-            f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_PATIENCE_S, isolation_level=None
-        )
+        uri = f"{path.resolve().as_uri()}?mode=ro"
+        connection = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_S, isolation_level=None)
     except sqlite3.Error:
         return None
     deadline = time.monotonic() + _PATIENCE_S

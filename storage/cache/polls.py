@@ -61,11 +61,10 @@ def record(connection: sqlite3.Connection, outcome: PollOutcome) -> LinkState:
 
 def links(connection: sqlite3.Connection) -> tuple[LinkState, ...]:
     """The state of the link for each subject, never polled ones included."""
-    sql = (
-        "SELECT subject, last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped FROM links"
-    )
+    columns = "subject, last_ok_us, failing_since_us, failures, error_kind, error_message, in_lab, dropped"
     links = {subject: LinkState(subject) for subject in get_args(Subject)}
-    links |= {link.subject: link for link in records(LinkState, connection.execute(sql))}
+    rows = connection.execute(f"SELECT {columns} FROM links")
+    links |= {link.subject: link for link in records(LinkState, rows)}
     return tuple(links.values())
 
 

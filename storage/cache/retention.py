@@ -48,9 +48,8 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, needed:
         counts = Counter(status for _, status, _ in oldest)
         connection.executemany(sql, [(count, status) for status, count in counts.items()])
         make_index(connection, "repository")
-        connection.execute(
-            "DELETE FROM repositories WHERE NOT EXISTS (SELECT 1 FROM runs WHERE repository = repositories.label)"
-        )
+        has_run = "EXISTS (SELECT 1 FROM runs WHERE repository = repositories.label)"
+        connection.execute(f"DELETE FROM repositories WHERE NOT {has_run}")
         until_us = max(created_us for _, _, created_us in oldest)
         ends = {"until": until_us, "no_time": NO_TIME_US}
         if until_us == NO_TIME_US:

@@ -127,11 +127,8 @@ def results(connection: sqlite3.Connection, keys: Collection[str]) -> dict[str, 
 
 def run_ids(connection: sqlite3.Connection) -> frozenset[str]:
     """Ids of all runs that actions targeted or created."""
-    sql = (
-        "SELECT result_id FROM actions WHERE result_id IS NOT NULL"
-        " UNION SELECT subject FROM actions WHERE subject <> ''"
-    )
-    return frozenset(column(connection, sql))
+    results = "SELECT result_id FROM actions WHERE result_id IS NOT NULL"
+    return frozenset(column(connection, f"{results} UNION SELECT subject FROM actions WHERE subject <> ''"))
 
 
 def agents(connection: sqlite3.Connection) -> dict[str, str]:

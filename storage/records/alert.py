@@ -35,11 +35,8 @@ class AlertSubject(Struct, frozen=True):
     @property
     def batch(self) -> str:
         """Subjects with the same value may share a message. Code hosts do not, because their times differ."""
-        return (
-            f"{self.source}:{self.group.partition(':')[2]}:host"
-            if self.kind == "host"
-            else f"{self.source}:{self.kind}"
-        )
+        shared = f"{self.group.partition(':')[2]}:host" if self.kind == "host" else self.kind
+        return f"{self.source}:{shared}"
 
     @property
     def keys(self) -> tuple[str, ...]:

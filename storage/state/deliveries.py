@@ -112,10 +112,8 @@ def apply_plan(connection: sqlite3.Connection, plan: Plan, now: datetime, basis:
 
 
 def _insert(connection: sqlite3.Connection, message: Message, now: datetime, origin: int | None = None) -> None:
-    sql = (
-        "INSERT INTO deliveries (route, batch, message_json, made_us, due_us, attempts, origin)"
-        " VALUES (?, ?, ?, ?, ?, 0, ?)"
-    )
+    columns = "route, batch, message_json, made_us, due_us, attempts, origin"
+    sql = f"INSERT INTO deliveries ({columns}) VALUES (?, ?, ?, ?, ?, 0, ?)"
     execute(connection, sql, message.route, message.batch, asdict(message), now, now, origin)
 
 
