@@ -29,6 +29,7 @@ _SECOND_US: Final = 1_000_000
 PROC: Final = Path("/proc")
 """Where Linux lists its processes; other systems are asked with programs."""
 _PROBE_S: Final = 5.0
+Values = Mapping[str, Value]
 
 
 class Owner(Struct, frozen=True):
@@ -56,13 +57,7 @@ class Claims(Struct, frozen=True):
     """The condition, in SQL, of the rows that a process works on."""
 
     def claim(
-        self,
-        connection: sqlite3.Connection,
-        key: str | int,
-        at: datetime,
-        *,
-        expected: Mapping[str, Value],
-        change: Mapping[str, Value],
+        self, connection: sqlite3.Connection, key: str | int, at: datetime, *, expected: Values, change: Values
     ) -> bool:
         """Change and claim a row if it is still as expected: one process wins."""
         assignments = ", ".join(f"{column} = ?" for column in ("owner_json", "owned_us", *change))

@@ -138,8 +138,6 @@ def file_system(folder: Path) -> str | None:
 def _file_error(error: OSError, path: Path) -> StorageError:
     reason = error.strerror or str(error)
     if isinstance(error, PermissionError):
-        return DatabaseReadOnlyError(
-            f"{path} may not be written ({reason}). Give yourself write access, or choose another data folder.",
-            path=path,
-        )
+        fix = "Give yourself write access, or choose another data folder."
+        return DatabaseReadOnlyError(f"{path} may not be written ({reason}). {fix}", path=path)
     return DatabaseUnopenableError(f"{path} cannot be made ({reason}). Choose another data folder.", path=path)

@@ -269,10 +269,9 @@ class Transport:
         if writes not in self._lanes:
             # A write never uses a kept connection: one that the server has just closed would leave its outcome unknown
             # for nothing.
+            reused = 0 if writes else _CONNECTIONS
             limits = httpx.Limits(
-                max_connections=_CONNECTIONS,
-                max_keepalive_connections=0 if writes else _CONNECTIONS,
-                keepalive_expiry=_KEEP_S,
+                max_connections=_CONNECTIONS, max_keepalive_connections=reused, keepalive_expiry=_KEEP_S
             )
             try:
                 lane = await self.network.connections(self.base_url, limits)

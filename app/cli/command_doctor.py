@@ -91,14 +91,8 @@ async def doctor(invocation: Invocation, /) -> int:
 
 def _program(name: str) -> str:
     try:
-        done = subprocess.run(
-            [name, "--version"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_PROGRAM_S,
-            stdin=subprocess.DEVNULL,
-        )
+        command, none = [name, "--version"], subprocess.DEVNULL
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PROGRAM_S, stdin=none)
     except (OSError, subprocess.TimeoutExpired):
         return f"no {name}"
     return f"{name} {next((word for word in done.stdout.split() if word[:1].isdigit()), 'of unknown version')}"
@@ -108,11 +102,8 @@ def _data(settings: Settings, profile: Profile) -> Check:
     folder = data_folder(settings, profile)
     there = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(there).free >> 20
-    sizes = [
-        f"{name} {(folder / name).stat().st_size >> 10} KiB"
-        for name in (CACHE_FILE, LEDGER_FILE, STATE_FILE)
-        if (folder / name).exists()
-    ]
+    files = (folder / name for name in (CACHE_FILE, LEDGER_FILE, STATE_FILE))
+    sizes = [f"{file.name} {file.stat().st_size >> 10} KiB" for file in files if file.exists()]
     text = f"{', '.join(sizes) or 'empty'}, {free:,} MiB free"
     if not os.access(there, os.W_OK):
         return Check("data folder", text, "It cannot be written: change its owner, or use --data-dir.")

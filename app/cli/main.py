@@ -104,9 +104,7 @@ def run_command_line(argv: Sequence[str]) -> int:
         return BROKEN_PIPE if invocation.outcome is None else invocation.outcome
     except NotPrintedError as error:
         discard_output(sys.stdout)
-        invocation.output.note(
-            f"runwarden: {error} The command itself was carried out; "
-            f"for a write, see: {invocation.command_line} actions list"
-        )
+        advice = f"for a write, see: {invocation.command_line} actions list"
+        invocation.output.note(f"runwarden: {error} The command itself was carried out; {advice}")
         return invocation.outcome or NOT_PRINTED
     return 128 + invocation.stopped_by if invocation.stopped_by else code

@@ -31,10 +31,8 @@ class Listing(Struct, frozen=True):
         query = await self._query(condition)
         most = self.runs.reader.page_size
         # What the service applies: dates are requested more widely, and filtered here.
-        applied = RunFilter(
-            statuses=(query.status,) if query.status else (),
-            repositories=condition.repositories if query.repository else (),
-        )
+        statuses = (query.status,) if query.status else ()
+        applied = RunFilter(statuses=statuses, repositories=condition.repositories if query.repository else ())
         # A filter applied here may drop most of a page: small pages would cost many requests.
         size = most if limit is None or applied != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()

@@ -59,10 +59,8 @@ _TABLES: Final = (
     "CREATE INDEX deliveries_made ON deliveries (route, batch, made_us)",
     "CREATE INDEX deliveries_settled ON deliveries (settled_us)",
 )
-_ANSWERS: Final = tuple(
-    f"ALTER TABLE decisions ADD COLUMN {column}"
-    for column in ("answer TEXT", "answered_by TEXT", "answered_us INTEGER")
-)
+_COLUMNS: Final = ("answer TEXT", "answered_by TEXT", "answered_us INTEGER")
+_ANSWERS: Final = tuple(f"ALTER TABLE decisions ADD COLUMN {column}" for column in _COLUMNS)
 _REPORTED: Final = (
     "ALTER TABLE told RENAME TO reported_problems",
     "UPDATE alerts SET outcome = 'notified' WHERE outcome = 'told'",

@@ -203,9 +203,8 @@ def mark(connection: sqlite3.Connection, marked: Mapping[str, Mark], at: datetim
 
 def undo(connection: sqlite3.Connection, at: datetime) -> tuple[str, ...]:
     """Undo the last change that was not undone yet; return its keys."""
-    rows = connection.execute(
-        f"DELETE FROM inbox_undo WHERE step = (SELECT max(step) FROM inbox_undo) RETURNING key, {_MARK}"
-    ).fetchall()
+    last = "(SELECT max(step) FROM inbox_undo)"
+    rows = connection.execute(f"DELETE FROM inbox_undo WHERE step = {last} RETURNING key, {_MARK}").fetchall()
     for row in rows:
         execute(connection, _SET, *row, at)
     return tuple(key for key, *_ in rows)
