@@ -24,6 +24,7 @@ from storage.records.decision import (
 )
 from storage.values import Where, among, from_us, from_us_or_none, records, sqlite_text
 
+Decide = Callable[[RuleHistory], Verdict]
 KEPT: Final = timedelta(days=400)
 """How long a decision is kept, and so how long nothing acts on the same occurrence again."""
 CLAIMS: Final = Claims("decisions", "id", "outcome = 'acting'")
@@ -46,7 +47,7 @@ def enter(
     now: datetime,
     rule: str,
     occurrence: Occurrence,
-    decide: Callable[[RuleHistory], Verdict],
+    decide: Decide,
     *,
     active_run: str | None = None,
     request_json: str | None = None,
@@ -122,12 +123,7 @@ def answer(connection: sqlite3.Connection, now: datetime, decision_id: int, word
 
 
 def decide_again(
-    connection: sqlite3.Connection,
-    now: datetime,
-    decision: Decision,
-    decide: Callable[[RuleHistory], Verdict],
-    *,
-    active_run: str | None = None,
+    connection: sqlite3.Connection, now: datetime, decision: Decision, decide: Decide, *, active_run: str | None = None
 ) -> Decision | None:
     """Decide an approved or queued decision again, given the rule's later actions; None: another process was faster."""
     number, expected = decision.decision_id, decision.outcome
