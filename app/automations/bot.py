@@ -21,7 +21,7 @@ from app.automations.acting import CannotActError, ResponseRunner, facts_of
 from app.automations.metrics import RunCounts
 from app.automations.occurrences import Observer, manual_occurrence
 from app.automations.rule import DoCommand, DoNotify, OnHealth, OnRun, OnStuck, Rule, filled_argument, fingerprint_of
-from app.automations.runner import OpenWork, Runner
+from app.automations.runner import Attempt, Program, Runner
 from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, StorageFailed
 from app.engine.text import filled
@@ -60,7 +60,8 @@ class Bot:
     state: State = field(init=False)
     _runner: Runner = field(init=False)
     _dispatcher: Dispatcher = field(init=False)
-    work: OpenWork = field(default_factory=OpenWork)
+    _attempts: dict[int, Attempt] = field(default_factory=dict)
+    programs: dict[str, Program] = field(default_factory=dict)
     is_working: bool = False
     """Whether this process holds the lease."""
     _owner: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(8)}")
@@ -176,8 +177,8 @@ class Bot:
                 engine.cache, engine.ledger, incidents, engine.extension.reason, engine.extension.turns_now
             ),
             journal=self._journal,
-            clock=engine.clock,
-            work=self.work,
+            attempts=self._attempts,
+            programs=self.programs,
             program_ended=self._woken.set,
         )
         self._dispatcher = Dispatcher(
@@ -187,7 +188,6 @@ class Bot:
             incidents=incidents,
             notify=notify,
             profile=name,
-            clock=engine.clock,
             say=self.say,
             on_changes=self.counts.add,
             command_line=engine.settings.command_line,

@@ -59,7 +59,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     is_stopped = False
 
     def kill(number: signal.Signals) -> None:
-        if not sum(program.task.cancel() for bot in bots for program in bot.work.programs.values()):
+        if not sum(program.task.cancel() for bot in bots for program in bot.programs.values()):
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
@@ -80,7 +80,7 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
             await _work(invocation, settings, bots, heartbeat)
     except asyncio.CancelledError:
         is_stopped = True
-        programs = [item for bot in bots for item in bot.work.programs.items()]
+        programs = [item for bot in bots for item in bot.programs.items()]
         if running := [name for name, program in programs if not program.task.done()]:
             say("stopping", waits_for=running)
         if invocation.stopped_by is not signal.SIGTERM:

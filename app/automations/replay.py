@@ -102,7 +102,7 @@ async def replay(
             for number, past in enumerate(playbacks):
                 state = await stack.enter_async_context(await State.open(Path(folder) / f"{number}", clock=clock))
                 await state.writer.run(make_fast)
-                runners.append(Runner((past.rule,), state, NoEffects(), past, past.count, clock))
+                runners.append(Runner((past.rule,), state, NoEffects(), past, past.count))
                 await runners[-1].decide_and_act()
             for at, number in merge(*(zip(past.moments(), repeat(n)) for n, past in enumerate(playbacks))):
                 reached_at = at

@@ -47,7 +47,7 @@ MAX_WAIT: Final = timedelta(seconds=10)
 
 
 @dataclass(slots=True)
-class _Attempt:
+class Attempt:
     """A decision that this process is carrying out or will retry."""
 
     since: datetime
@@ -57,20 +57,11 @@ class _Attempt:
     """A result that is not stored yet; None before a result, or if the action will be repeated."""
 
 
-class _Program(NamedTuple):
+class Program(NamedTuple):
     """A running program of a rule."""
 
     decision_id: int
     task: asyncio.Task[None]
-
-
-@dataclass(slots=True)
-class OpenWork:
-    """The unfinished work of this process, which outlives a runner: after a reload, the next one continues it."""
-
-    attempts: dict[int, _Attempt] = field(default_factory=dict)
-    programs: dict[str, _Program] = field(default_factory=dict)
-    """The program of each rule, which runs in the background. A rule has one at a time."""
 
 
 @dataclass(slots=True)
@@ -82,9 +73,11 @@ class Runner:
     responses: ResponseRunner | NoEffects
     observer: Observer
     journal: Callable[[Decision], None]
-    clock: Callable[[], datetime]
     _states: dict[str, RuleState] = field(default_factory=dict)
-    work: OpenWork = field(default_factory=OpenWork)
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    """The unfinished ones of this process, by decision; after a reload, the next runner continues them."""
+    programs: dict[str, Program] = field(default_factory=dict)
+    """The program of each rule, which runs in the background. A rule has one at a time."""
     program_ended: Callable[[], None] = lambda: None
     """Called when a program has exited, since the rule's next program may be waiting for it."""
     _next: dict[str, datetime] = field(default_factory=dict)
@@ -102,9 +95,9 @@ class Runner:
 
         If it `waits`, it also waits for programs of rules; otherwise they continue in the background.
         """
-        for name in tuple(self.work.programs):
+        for name in tuple(self.programs):
             self._running(name)
-        now = self.clock()
+        now = self.state.clock()
         if self._looked_at is not None and now < self._looked_at:
             self._next.clear()  # The clock was set back.
         self._looked_at = now
@@ -118,45 +111,45 @@ class Runner:
         if all([await self._evaluate(rule, seen, news_from[rule.name]) for rule in self._enabled()]):
             self.observer.watermark = seen.watermark
         if waits:
-            while self.work.programs:
+            while self.programs:
                 await self._wait_for_program()
-                await self._continue_open(self.clock(), seen)
+                await self._continue_open(self.state.clock(), seen)
 
     async def begin(self) -> None:
         """Register new and edited rules; everything that happened before is history to them."""
         if not self._has_retired:
             await self.state.retire_rules(tuple(rule.name for rule in self.rules))
             self._has_retired = True
-        await self._register_rules(self.clock())
+        await self._register_rules(self.state.clock())
 
     async def _wait_for_program(self) -> None:
-        name, program = next(iter(self.work.programs.items()))
+        name, program = next(iter(self.programs.items()))
         # If this wait is cancelled, the program continues, and `stop` waits for it.
         await asyncio.wait({program.task})
-        self.work.programs.pop(name).task.result()
+        self.programs.pop(name).task.result()
 
-    def _running(self, name: str) -> _Program | None:
+    def _running(self, name: str) -> Program | None:
         """The rule's running program; one that has exited is forgotten."""
-        program = self.work.programs.get(name)
+        program = self.programs.get(name)
         if program is None or not program.task.done():
             return program
-        del self.work.programs[name]
+        del self.programs[name]
         program.task.result()
         return None
 
     async def stop(self) -> None:
         """Wait for running programs, each of which has a deadline."""
-        await asyncio.gather(*(program.task for program in self.work.programs.values()), return_exceptions=True)
+        await asyncio.gather(*(program.task for program in self.programs.values()), return_exceptions=True)
 
     async def trigger(self, rule: Rule, occurrence: Occurrence) -> None:
-        await self._register_rules(self.clock())
+        await self._register_rules(self.state.clock())
         await self._decide(rule, occurrence)
-        while self.work.programs:
+        while self.programs:
             await self._wait_for_program()
 
     async def next_check(self) -> datetime:
         """The time of the next check if no event comes first."""
-        now = self.clock()
+        now = self.state.clock()
         latest = now + MAX_WAIT
         timed = (rule.name for rule in self._enabled() if isinstance(rule.on, OnSchedule | OnInterval))
         return min([latest, *(self._next.get(name, now) for name in timed)])
@@ -209,7 +202,7 @@ class Runner:
         return is_complete
 
     async def _decide(self, rule: Rule, occurrence: Occurrence, missed: int = 0, *, history: bool = False) -> None:
-        now = self.clock()
+        now = self.state.clock()
         if run_id := occurrence.facts.get("run.id"):
             conversation = await self.state.conversation(run_id)
             facts = dict(occurrence.facts)
@@ -253,13 +246,13 @@ class Runner:
             # In the background, so that other rules need not wait.
             task = asyncio.create_task(self._execute(rule, decision))
             task.add_done_callback(lambda _: self.program_ended())
-            self.work.programs[rule.name] = _Program(decision.decision_id, task)
+            self.programs[rule.name] = Program(decision.decision_id, task)
         else:
             await self._execute(rule, decision)
 
     async def _execute(self, rule: Rule, decision: Decision) -> None:
-        now = self.clock()
-        attempt = self.work.attempts.setdefault(decision.decision_id, _Attempt(decision.decided_at, now))
+        now = self.state.clock()
+        attempt = self.attempts.setdefault(decision.decision_id, Attempt(decision.decided_at, now))
         attempt.tried_at = now
         try:
             result = await self.responses.execute(rule, decision)
@@ -270,14 +263,14 @@ class Runner:
         attempt.result = result
         await self._settle(rule, decision, attempt, result)
 
-    async def _settle(self, rule: Rule, decision: Decision, attempt: _Attempt, result: ActingResult) -> None:
-        if result.may_repeat and self.clock() - attempt.since < rule.catch_up:
+    async def _settle(self, rule: Rule, decision: Decision, attempt: Attempt, result: ActingResult) -> None:
+        if result.may_repeat and self.state.clock() - attempt.since < rule.catch_up:
             attempt.result = None
             return
         ended = replace(decision, action_id=result.action_id, result_id=result.result_id)
         await self._close(ended, result.outcome, result.reason)
         self._has_unknown = self._has_unknown or result.outcome == "unknown"
-        self.work.attempts.pop(decision.decision_id, None)
+        self.attempts.pop(decision.decision_id, None)
         failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})
         if rule.pause_after and failures >= rule.pause_after:
             why = f"{plural(failures, 'failure')} in a row, the last one: {result.reason}"
@@ -343,7 +336,7 @@ class Runner:
         changed = changed_since(decision.occurrence, seen, None if detail is None else detail.run)
         # The time of the approval was chosen by hand, so age and quiet hours do not matter.
         approved = replace(rule, needs_approval=False, quiet=None)
-        now = self.clock()
+        now = self.state.clock()
         occurrence = replace(decision.occurrence, at=now)
 
         def verdict(past: RuleHistory) -> Verdict:
@@ -379,8 +372,8 @@ class Runner:
         if taken is None:
             return
         if taken.outcome == "acting":
-            now = self.clock()
-            self.work.attempts[taken.decision_id] = _Attempt(now, now)
+            now = self.state.clock()
+            self.attempts[taken.decision_id] = Attempt(now, now)
             await self._act(rule, taken)
             return
         self.journal(taken)
@@ -394,7 +387,7 @@ class Runner:
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that was not sent for certain; never repeat a program that may have run."""
-        attempt = self.work.attempts.get(decision.decision_id)
+        attempt = self.attempts.get(decision.decision_id)
         if attempt is not None and attempt.result is not None:
             await self._settle(rule, decision, attempt, attempt.result)
             return

@@ -90,8 +90,13 @@ def state_alerts(
 ) -> list[Alert]:
     """`host_routes` get the alert that the hosts are unobserved, instead of those that `[notify] on` asks for."""
     hold, states = timedelta(seconds=notify.hold_s), list[Alert]()
-    if "stuck" in notify.on:
-        states += [_stuck(run, profile) for run in stuck]
+    for run in stuck if "stuck" in notify.on else ():
+        for_s = (run.last_seen_at - run.active_since).total_seconds()
+        usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
+        title = f"Run stuck: {run.repository}, {run.status} for {span(for_s)}"
+        body, group, at = f"{usual} · {run.run_id} · {profile}", f"stuck:{run.run_id}", run.active_since
+        about = {"run_id": run.run_id, "repository": run.repository, "status": run.status}
+        states.append(own_alert(f"{group}:{at.isoformat()}", group, "warning", title, body, at, about, is_lasting=True))
     if "health" in notify.on:
         lasting = (incident for incident in incidents if incident.lasted >= hold)
         states += [_host(incident, hold, now, profile) for incident in lasting]
@@ -118,15 +123,6 @@ def state_alerts(
         alert = own_alert(key, "link:health", "warning", title, body, since, about, is_lasting=True)
         states += [replace(alert, route=route, key=f"{key}:{route}") for route in routes]
     return states
-
-
-def _stuck(run: StuckRun, profile: str) -> Alert:
-    for_s = (run.last_seen_at - run.active_since).total_seconds()
-    usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
-    title, body = f"Run stuck: {run.repository}, {run.status} for {span(for_s)}", f"{usual} · {run.run_id} · {profile}"
-    about = {"run_id": run.run_id, "repository": run.repository, "status": run.status}
-    group, at = f"stuck:{run.run_id}", run.active_since
-    return own_alert(f"{group}:{at.isoformat()}", group, "warning", title, body, at, about, is_lasting=True)
 
 
 def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str) -> Alert:

@@ -45,7 +45,6 @@ class Dispatcher:
     incidents: IncidentReader
     notify: NotifySettings
     profile: str
-    clock: Callable[[], datetime]
     say: Say
     on_changes: Callable[[Sequence[StatusChange]], None] = lambda _: None
     """Called with new status changes, except those found at the first look."""
@@ -65,7 +64,7 @@ class Dispatcher:
 
     async def make_messages(self, *, at_once: bool = False) -> bool:
         """Make the messages that are due and return whether there are any; `at_once`: do not wait to combine alerts."""
-        now = self.clock()
+        now = self.state.clock()
         notifies = bool(self.notify.rules) or not self.notify.route(DEFAULT_ROUTE).is_silent
         if self._since is None:
             wishes = repr((sorted(self.notify.on), notifies))
@@ -146,7 +145,7 @@ class Dispatcher:
 
     async def deliver(self) -> None:
         """Deliver the messages that are due, each route independently of the others."""
-        now = self.clock()
+        now = self.state.clock()
         await self.state.release_orphans(now)
         due = sorted(await self.state.due_deliveries(now), key=lambda delivery: delivery.message.route)
         routes = [list(group) for _, group in groupby(due, key=lambda delivery: delivery.message.route)]
@@ -158,7 +157,7 @@ class Dispatcher:
     async def _deliver(self, deliveries: Iterable[Delivery]) -> None:
         """Deliver the messages of one route, with retries, and finally over the fallback route."""
         for delivery in deliveries:
-            now, message = self.clock(), delivery.message
+            now, message = self.state.clock(), delivery.message
             route = self.notify.route(message.route)
             trouble, fallback, due = "", "", None
             if now - delivery.made_at > route.give_up:
@@ -170,12 +169,12 @@ class Dispatcher:
             ):
                 outcome = "delivered"
             elif delivery.attempts < len(BACKOFF):
-                outcome, due = "delivery_failed", self.clock() + BACKOFF[delivery.attempts]
+                outcome, due = "delivery_failed", self.state.clock() + BACKOFF[delivery.attempts]
             else:
                 has_own = message.route != DEFAULT_ROUTE and not self.notify.route(DEFAULT_ROUTE).is_silent
                 outcome, fallback = "failed", route.fallback or (DEFAULT_ROUTE if has_own else "")
             await self.state.settle_delivery(
-                delivery, None if due else outcome, self.clock(), error=trouble, due=due, fallback=fallback
+                delivery, None if due else outcome, self.state.clock(), error=trouble, due=due, fallback=fallback
             )
             about = {"delivery": delivery.number, "route": message.route, "title": message.title}
             details = {"attempt": delivery.attempts + 1, "message": trouble or None, "fallback": fallback or None}

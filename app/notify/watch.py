@@ -1,7 +1,7 @@
 """The watch: finds alerts for a console's screen and channels after every change of the cache."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -48,7 +48,6 @@ class Watch:
     notify: NotifySettings
     incidents: IncidentReader
     profile: str
-    clock: Callable[[], datetime]
     _watermark: Watermark = field(default_factory=Watermark)
     _file: int | None = None
     """The cache file that the watermark belongs to; None: the watch has not begun."""
@@ -63,7 +62,7 @@ class Watch:
 
     async def begin(self) -> None:
         """Start where the last watch stopped or, if there was none, now."""
-        now, file = self.clock(), self.cache.opened
+        now, file = self.cache.clock(), self.cache.opened
         self._watermark = watermark = await self.cache.watermark()
         await self.cache.save_watermark(watermark, at=now)
         # Nothing from before the very first watch is news, even if the first sync brings it.
@@ -78,10 +77,10 @@ class Watch:
         """The status changes since the last call."""
         if self._file != self.cache.opened:
             await self.begin()
-        now = self.clock()
+        now = self.cache.clock()
         news = await self.cache.changes(self._watermark, since=self._since)
         if news.watermark != self._watermark:
-            await self.cache.save_watermark(news.watermark, at=self.clock())
+            await self.cache.save_watermark(news.watermark, at=self.cache.clock())
             self._watermark = news.watermark
         events, missed = list[Alert](), list[StatusChange]()
         for move in await wanted(news.changes, self.notify.on, self.ledger):
@@ -90,7 +89,7 @@ class Watch:
                 events.append(move_alert(move, self.profile))
             else:
                 missed.append(move)
-        missed_alerts = [missed_alert(missed, self.clock())] if missed else []
+        missed_alerts = [missed_alert(missed, self.cache.clock())] if missed else []
         states = await self._states(now)
         fresh = [
             state

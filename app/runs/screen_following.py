@@ -32,7 +32,7 @@ class RunFollower:
         profile, notify = engine.profile, engine.settings.notify
         state = engine.state if isinstance(engine.state, State) else None
         incidents = IncidentReader.of(engine.cache, engine.settings, profile)
-        self.watch = Watch(engine.cache, engine.ledger, state, notify, incidents, profile.name, engine.clock)
+        self.watch = Watch(engine.cache, engine.ledger, state, notify, incidents, profile.name)
         self._engine, self._session = engine, session
         bell = session.app.bell if notify.bell else lambda: None
         self._channels = Channels(notify.desktop, notify.command, os.environ, bell, write)

@@ -65,7 +65,6 @@ class Place(World):
             responses=self.acts,
             observer=Observer(self.cache, self.ledger, incidents),
             journal=self.journal.append,
-            clock=self,
         )
 
     async def begun(self, text: str) -> Runner:

@@ -290,7 +290,7 @@ async def test_no_rule_waits_for_another_ones_program(place: Place) -> None:
     assert begun == ["acting", "queued"]
 
     other = place.runner(slow)
-    other.work = runner.work
+    other.attempts, other.programs = runner.attempts, runner.programs
     place.move(minutes=2)
     await other.decide_and_act(waits=False)
     place.acts.results.append(ActingResult("failed", "no"))

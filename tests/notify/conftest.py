@@ -58,7 +58,7 @@ class World(Clock):
     async def watch(self, *, begin: bool = True, **notify: Any) -> Watch:
         settings = NotifySettings(**notify)
         incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=settings.hold_s))
-        watch = Watch(self.cache, self.ledger, self.state, settings, incidents, "acme-prod", self)
+        watch = Watch(self.cache, self.ledger, self.state, settings, incidents, "acme-prod")
         if begin:
             await watch.begin()
         return watch
@@ -69,7 +69,7 @@ class World(Clock):
         notify, routes = settings.notify, host_routes(settings.automations)
         incidents = IncidentReader(self.cache, {"ok"}, 30.0, timedelta(seconds=notify.hold_s))
         files = (self.state, self.cache, self.ledger)
-        return Dispatcher(*files, incidents, notify, "acme", self, self._say, host_routes=routes)
+        return Dispatcher(*files, incidents, notify, "acme", self._say, host_routes=routes)
 
     def _say(self, event: str, **facts: Any) -> None:
         self.said.append({"event": event, **facts})
