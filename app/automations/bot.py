@@ -162,7 +162,7 @@ class Bot:
     def reload(self, settings: Settings) -> None:
         """Use these rules and routes from now on; earlier decisions stay."""
         self.settings = settings
-        engine, name = self.engine, self.engine.profile.name
+        engine, name, extension = self.engine, self.engine.profile.name, self.engine.extension
         incidents = IncidentReader.of(engine.cache, settings, engine.profile)
         notify = settings.notify
         tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}
@@ -173,9 +173,7 @@ class Bot:
             rules=rules_of(settings.automations, name),
             state=self.state,
             responses=ResponseRunner(engine, hidden),
-            observer=Observer(
-                engine.cache, engine.ledger, incidents, engine.extension.reason, engine.extension.turns_now
-            ),
+            observer=Observer(engine.cache, engine.ledger, incidents, extension.reason, extension.turns_now),
             journal=self._journal,
             attempts=self._attempts,
             programs=self.programs,

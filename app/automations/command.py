@@ -77,7 +77,6 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     now = datetime.now(UTC)
     every = _rules(invocation)
     settings = invocation.settings()
-    silent = settings.notify.silent
     chosen = [rule for rule in every if not names or rule.name in names]
     if unknown := set(names) - {rule.name for rule in every}:
         raise _no_rule(invocation, min(unknown), every)
@@ -88,7 +87,7 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
             "sentence": sentence(rule, now),
             "limits": limits(rule),
             "next": [rfc3339(at) for at in islice(upcoming(rule, now, now), NEXT)],
-            "warnings": list(warnings(rule, every, now, silent)),
+            "warnings": list(warnings(rule, every, now, settings.notify.silent)),
         }
         for rule in chosen
     ]

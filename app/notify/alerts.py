@@ -137,16 +137,16 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
 
 def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
     platform, key = incident.platform, f"health:{incident.platform}:{incident.start.isoformat()}"
-    begun, group, about = (f"{key}:impaired", f"{key}:bad"), f"host:{platform}", {"platform": platform}
+    begun, group = (f"{key}:impaired", f"{key}:bad"), f"host:{platform}"
+    about = {"platform": platform, "status": "well" if incident.is_over else incident.word}
     since = f"since {clock_time(incident.start, now)} · {profile}"
     if incident.is_over:
         how = "has recovered" if incident.recovered_at is not None else "is no longer connected"
         title, body = f"Code host {platform} {how}", f"after {span(incident.lasted.total_seconds())}, {since}"
-        about |= {"status": "well"}
         return own_alert(f"{key}:over", group, "information", title, body, incident.end, about, after=begun)
     is_bad = incident.worst == "bad" and incident.bad_s >= hold.total_seconds()
     how = f"is flapping: {' and '.join(incident.words[:3])}" if incident.recoveries else f"is {incident.word}"
-    title, about = f"Code host {platform} {how}", about | {"status": incident.word}
+    title = f"Code host {platform} {how}"
     level: Level = "error" if is_bad else "warning"
     # Healthy at the moment, so report the recovery only if the incident was reported.
     after = begun if incident.recovered_at is not None else ()

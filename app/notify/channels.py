@@ -97,8 +97,7 @@ async def run_program(
             await within(deadline_s, process.wait())
         except TimeoutError:
             await end_group(process)
-            fix = "Run it by hand to see why it waits."
-            return f"{name} did not end within {deadline_s:.0f} s and was stopped. {fix}"
+            return f"{name} did not end within {deadline_s:.0f} s and was stopped. Run it by hand to see why it waits."
         except asyncio.CancelledError:
             await end_group(process)
             raise
@@ -178,14 +177,9 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, network
     order = {"urls": urls, "title": title, "body": body, "type": _TYPES[level], "markup": route.markup}
     message = json.dumps({**order, "client_cert": client_cert}).encode()
     # -P: ignore a folder called `app` in the current directory.
+    argv, pipe = (sys.executable, "-P", "-m", "app.notify.relay_child"), asyncio.subprocess.PIPE
     try:
-        process = await started(
-            *(sys.executable, "-P", "-m", "app.notify.relay_child"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=env,
-        )
+        process = await started(*argv, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=env)
     except OSError as error:
         return f"Route {route.name}: no process can be started ({error.strerror})."
     try:

@@ -114,9 +114,8 @@ class Dispatcher:
         """The current problems, alerts for the ones that started since the last look, and new status changes."""
         news = await self.cache.changes(self._watermark or Watermark(), since=since)
         ahead = news.ahead
-        for change in news.changes:
-            if change.new == "completed":
-                self._completed[change.repository] = change.happened(ahead)
+        completed = (change for change in news.changes if change.new == "completed")
+        self._completed |= {change.repository: change.happened(ahead) for change in completed}
         hosts, links, stuck = await self.cache.states()
         incidents = await self.incidents.read(hosts, now)
         lasting = [incident for incident in incidents if not incident.is_over]
@@ -159,14 +158,12 @@ class Dispatcher:
         for delivery in deliveries:
             now, message = self.state.clock(), delivery.message
             route = self.notify.route(message.route)
-            trouble, fallback, due = "", "", None
+            trouble, fallback, due, words = "", "", None, self.command_line
             if now - delivery.made_at > route.give_up:
                 outcome, trouble = "expired", "it was too old to be sent"
             elif not await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
                 continue
-            elif not (
-                trouble := await send(self.notify, delivery, self.profile, self.network, self.command_line) or ""
-            ):
+            elif not (trouble := await send(self.notify, delivery, self.profile, self.network, words) or ""):
                 outcome = "delivered"
             elif delivery.attempts < len(BACKOFF):
                 outcome, due = "delivery_failed", self.state.clock() + BACKOFF[delivery.attempts]

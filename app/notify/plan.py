@@ -90,7 +90,6 @@ class Situation(Struct, frozen=True):
         return any(mark.done_until is not None and mark.done_until >= since for mark in self.marks_on(problem))
 
     def marks_on(self, subject: Alert | ReportedProblem) -> list[Mark]:
-        """The inbox marks that cover the problem."""
         return [self.marks[key] for key in subject.keys if key in self.marks]
 
 
@@ -157,13 +156,9 @@ def plan(at: Situation, notify: NotifySettings) -> Plan:
         if is_wanted and at.now - problem.first_at <= route_of.give_up:
             again.append(problem)
     reported |= {problem.key: replace(problem, last_at=at.now) for problem in again}
-    return Plan(
-        (*messages, *passed, *_messages("over", over, at), *_messages("again", again, at)),
-        settled,
-        tuple(problem for key, problem in reported.items() if problem is not before.get(key)),
-        tuple(over),
-        tuple(unrouted),
-    )
+    messages += [*passed, *_messages("over", over, at), *_messages("again", again, at)]
+    changed = tuple(problem for key, problem in reported.items() if problem is not before.get(key))
+    return Plan(tuple(messages), settled, changed, tuple(over), tuple(unrouted))
 
 
 def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["send", "hold", "passed"]:
@@ -278,8 +273,7 @@ def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str,
     """The names of the alert's routes at this time; empty if no rule matches."""
     if alert.route != DEFAULT_ROUTE or not notify.rules:
         return (alert.route,)
-    repository = alert.about.get("repository", "")
-    time = now.astimezone().time()
+    repository, time = alert.about.get("repository", ""), now.astimezone().time()
     for rule in notify.rules:
         is_there = not rule.repository or any(fnmatchcase(repository, glob) for glob in rule.repository)
         is_meant = worst((rule.severity, alert.level)) == alert.level and (not rule.kind or alert.kind in rule.kind)

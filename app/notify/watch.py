@@ -91,11 +91,8 @@ class Watch:
                 missed.append(move)
         missed_alerts = [missed_alert(missed, self.cache.clock())] if missed else []
         states = await self._states(now)
-        fresh = [
-            state
-            for state in states
-            if state.key not in self._reported and (not state.after or self._reported & set(state.after))
-        ]
+        begun = (state for state in states if not state.after or self._reported & set(state.after))
+        fresh = [state for state in begun if state.key not in self._reported]
         # Forget resolved states.
         known = {key for state in states for key in (state.key, *state.after)}
         self._reported = (self._reported & known) | {state.key for state in fresh}
