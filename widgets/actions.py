@@ -20,7 +20,7 @@ from widgets.forms.inputs import ListSearch
 from widgets.kit.badges import ACTION_BADGES, Badge
 from widgets.kit.cells import Column
 from widgets.kit.line_table import TableLine, TonedText
-from widgets.kit.line_text import Chip, ChipBar, SteadyText
+from widgets.kit.line_text import ChipBar, SteadyText
 
 _SENT_AGAIN: Final = Badge("↻", "sent again", "quiet")
 _WAITING: Final = Badge("◌", "waiting", "wait")
@@ -131,7 +131,3 @@ class ActivityBar(Horizontal):
 
     def __init__(self) -> None:
         super().__init__(ListSearch("/ search"), ChipBar(id="activity-filters"), SteadyText(id="activity-extent"))
-
-    def show(self, filters: tuple[Chip, ...], extent: Content) -> None:
-        self.query_one("#activity-filters", ChipBar).chips = filters
-        self.query_one("#activity-extent", SteadyText).update(extent)

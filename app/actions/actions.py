@@ -250,23 +250,22 @@ class Actions(Struct, frozen=True):
 
     async def resolve(self, action_id: str, result_id: str | None) -> Action:
         """Record the result of an unknown action, as the user found out; None: it had no effect."""
-        await self._begin_resolving()
+        if self.read_only:
+            raise ReadOnlyError
+        await self.adopt_orphans()
         return self.changed(await self.ledger.resolve(action_id, result_id))
 
     async def undo_resolution(self, action_id: str) -> Action:
         """Undo a mistaken resolution; raises `LedgerRefusedError` if there is none or the action was sent again."""
-        await self._begin_resolving()
+        if self.read_only:
+            raise ReadOnlyError
+        await self.adopt_orphans()
         return self.changed(await self.ledger.unresolve(action_id))
 
     async def adopt_orphans(self) -> None:
         """Settle the writes of dead processes."""
         for action in await self.ledger.adopt_orphans():
             self.changed(action)
-
-    async def _begin_resolving(self) -> None:
-        if self.read_only:
-            raise ReadOnlyError
-        await self.adopt_orphans()
 
     def check(self, request: WriteRequest) -> None:
         """Raise a `ReadOnlyError` if this process may not send it, an `InvalidRequestError` if it could not succeed."""

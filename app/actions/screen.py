@@ -41,7 +41,7 @@ from widgets.kit.badges import ACTION_BADGES, STYLES, Badge
 from widgets.kit.cells import Column
 from widgets.kit.choice_lists import PickItem
 from widgets.kit.line_table import LineTable
-from widgets.kit.line_text import Chip
+from widgets.kit.line_text import Chip, ChipBar, SteadyText
 
 EVERYTHING: Final = ActionFilter()
 
@@ -226,7 +226,8 @@ class ActivityScreen(BaseScreen):
         )
         shows_all = self.size.width >= WIDE and (bool(extent) or wanted != EVERYTHING)
         shown = tuple(chip for chip in chips if chip.action in self.FILTERS and (chip.is_set or shows_all))
-        self.query_one(ActivityBar).show(shown, extent)
+        self.query_one(ChipBar).chips = shown
+        self.query_one("#activity-extent", SteadyText).update(extent)
 
     def go_to(self, target: str) -> None:
         """Clear the filters and move the cursor to the write with this id, or to the first unknown one."""
@@ -378,12 +379,10 @@ class ActivityScreen(BaseScreen):
     @on(LineTable.Chosen)
     @work
     async def _chosen(self) -> None:
-        if self._table.item is not None:
-            await self.open_entry(self._table.item)
-
-    async def open_entry(self, entry: ActivityEntry) -> None:
+        if (entry := self._table.item) is None:
+            return
         if entry.source.kind == "organization.create":
-            self.post_message(GoToTab("organizations", entry.key))
+            self.post_message(GoToTab("organizations" if self.TAB == "activity" else "activity", entry.key))
         elif (run_id := entry.run_id) is None:
             self.session.notify("It created no run to open.")
         elif await self._engine.cache.detail(run_id) is None:

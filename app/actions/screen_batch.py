@@ -201,22 +201,19 @@ def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]
     ended = tuple(run for run in runs if run.status in final_statuses)
     active = len(runs) - len(ended)
     left_out = f"{plural(active, 'run')} still active" if active else ""
-    return RunBatch(CONTINUE, ended, left_out, _asked(known))
+    asked = {run_id: answer for run_id, answer in known.items() if isinstance(answer, Asked)}
+    return RunBatch(CONTINUE, ended, left_out, asked)
 
 
 def retried(runs: Sequence[Run], known: Known) -> RunBatch:
     """The batch that repeats the last turn of each failed or cancelled run."""
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
-    asked = _asked(known)
+    asked = {run_id: answer for run_id, answer in known.items() if isinstance(answer, Asked)}
     others = Counter({"neither failed nor cancelled": len(runs) - len(failed)})
     reasons = (why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
     others.update(f"with unknown instructions: {text.removesuffix('.')}" for text in reasons)
     left_out = ", ".join(f"{plural(count, 'run')} {why}" for why, count in others.items() if count)
     return RunBatch(RETRY, tuple(run for run in failed if run.run_id in asked), left_out, asked)
-
-
-def _asked(known: Known) -> dict[str, Asked]:
-    return {run_id: answer for run_id, answer in known.items() if isinstance(answer, Asked)}
 
 
 def repository_and_branch(run: Run) -> SafeText:

@@ -14,7 +14,7 @@ from app.actions.screen_writes import OnboardForm, OrganizationForm
 from app.api.errors import ApiError
 from app.api.requests import ResendInvitation
 from app.console.feeds import CoalescedTask
-from app.console.session import GoToTab, Session
+from app.console.session import Session
 from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
@@ -23,7 +23,6 @@ from app.organizations.invitations import read_invitations
 from app.organizations.screen_import import OrganizationImportScreen
 from app.runs.document import as_received
 from storage.records import ActionFilter
-from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
 from widgets.frame import Notice
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
@@ -163,6 +162,3 @@ class OrganizationsScreen(ActivityScreen):
         if (result := await self.app.push_screen_wait(sheet)) is not None:
             self.session.notify(result)
             self._ask_service()
-
-    async def open_entry(self, entry: ActivityEntry) -> None:
-        self.post_message(GoToTab("activity", entry.key))
