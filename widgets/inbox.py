@@ -1,6 +1,6 @@
 """The inbox: the rows of its list, and the facts of one item with its runs."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -87,13 +87,6 @@ class InboxRow(Struct, frozen=True):
         if (more := len(listed) - MAX_RUNS) > 0:
             lines.append(Content.styled(f"and {more:,} more", STYLES["quiet"]))
         return Content("\n").join(lines)
-
-
-def rows_of(items: Sequence[InboxItem], marked: Collection[str]) -> tuple[InboxRow, ...]:
-    before = (None, *(item.severity for item in items))
-    return tuple(
-        InboxRow(item, item.key in marked, item.severity != above) for item, above in zip(items, before, strict=False)
-    )
 
 
 def when(at: datetime, now: datetime) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -38,19 +37,17 @@ from storage.values import utc_now
 TONES: Final = {"confirmed": "good", "rejected": "bad", "unknown": "warn", "sending": "busy", "not_sent": "dim"}
 
 
-def _time_option(name: str, variable: str, end: int, text: str) -> Callable[[Any], Any]:
-    """An option whose value is one of the two ends of a period."""
-    read = reading(lambda text: parse_period(text, datetime.now(UTC))[end])
-    return click.option(name, variable, callback=read, metavar="TIME", help=text)
-
-
+BEGINNING: Final = reading(lambda text: parse_period(text, datetime.now(UTC))[0])
+END: Final = reading(lambda text: parse_period(text, datetime.now(UTC))[1])
+_SINCE: Final = "Requested at or after this time: RFC 3339, -2h, -7d."
+_UNTIL: Final = "Requested at or before this time; a date includes its day."
 FILTERS: Final = options_of(
     click.option("--state", "states", multiple=True, type=click.Choice(get_args(ActionState)), help="Repeatable."),
     click.option("--kind", "kinds", multiple=True, type=click.Choice(get_args(ActionKind)), help="Repeatable."),
     click.option("--surface", "surfaces", multiple=True, type=click.Choice(get_args(Surface)), help="Repeatable."),
     click.option("--actor", metavar="NAME", help="Who requested it: a login name, or NAME@HOST."),
-    _time_option("--from", "since", 0, "Requested at or after this time: RFC 3339, -2h, -7d."),
-    _time_option("--to", "until", 1, "Requested at or before this time; a date includes its day."),
+    click.option("--from", "since", callback=BEGINNING, metavar="TIME", help=_SINCE),
+    click.option("--to", "until", callback=END, metavar="TIME", help=_UNTIL),
 )
 EXPORTED: Final = (
     *("created_at", "user", "host", "surface", "actor", "kind", "subject", "base_url", "path", "body", "state"),

@@ -60,9 +60,6 @@ class Field(Struct, frozen=True):
     control: type[LineField | ParagraphField] = LineField
     placeholder: str = ""
 
-    def shows(self, text: str) -> bool:
-        return text == (printable(text) if issubclass(self.control, ParagraphField) else faithful(text))
-
 
 BRANCH: Final = Field("branch_name", "branch", "Empty: the service creates one.", ChoiceField, "chosen by the service")
 PAIRS_HINT: Final = "Optional, one per line. A value is read as JSON if possible, otherwise as text."

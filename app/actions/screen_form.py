@@ -27,8 +27,7 @@ from app.actions.screen_resolve import (
     ResolveForm,
     about_draft,
     blocked_outcome,
-    confirmed_outcome,
-    unknown_outcome,
+    settled_outcome,
     why_not_done,
 )
 from app.api.requests import WriteRequest, as_json
@@ -228,15 +227,14 @@ class ActionForm(ModalScreen[Action | None]):
             if action.state == "confirmed":
                 await self.form_draft.done()
                 self._result = action
-                if self.closes_when_done:
-                    self.dismiss(action)
-                else:
-                    self.show_outcome(confirmed_outcome(action))
             elif action.state == "unknown":
                 self._result = self._open = action
-                self.show_outcome(unknown_outcome(action, command_line))
-            else:
+            if self._result is None:
                 await self.back_to_fields(why_not_done(action))
+            elif action.state == "confirmed" and self.closes_when_done:
+                self.dismiss(action)
+            else:
+                self.show_outcome(settled_outcome(action, command_line))
 
     async def back_to_fields(self, why: str) -> None:
         await self.form_draft.sent(None)

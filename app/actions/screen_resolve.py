@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 
-from app.actions.candidates import Candidate, Proposal
+from app.actions.candidates import Proposal
 from app.actions.reconciliation import LISTED
 from app.actions.refusals import ActionRefusedError, DoubtfulIdError
 from app.api.errors import ApiError, NotOfferedError
@@ -286,7 +286,21 @@ class ResolveForm(ModalScreen[Action | None]):
         self._ids = proposal.ids
         if not self._is_picked:
             self._best = proposal.likely
-        lines = [candidate_line(candidate) for candidate in proposal.candidates]
+        lines = []
+        for candidate in proposal.candidates:
+            run_id = shorten(safe_text(candidate.run.run_id, limit=100), 16, "middle")
+            facts = (
+                candidate.when,
+                f"by {candidate.caller}" if candidate.caller else "",
+                "carries this action's id" if candidate.is_marked else "",
+                f"{candidate.run.status}  {candidate.run.branch_name}",
+            )
+            line = Content.assemble((run_id, "bold"), safe_text("  ".join(("", *filter(None, facts))), limit=300))
+            if candidate.asked is not None:
+                words = ("same words", STYLES["good"]) if candidate.is_same else ("other words", STYLES["warn"])
+                first = safe_text(candidate.asked.strip().partition("\n")[0], limit=200)
+                line = Content.assemble(line, "\n    ", words, f": “{first}”")
+            lines.append(line)
         for invitation in proposal.organizations:
             text = safe_text(f"  invitation to {invitation.email}  {invitation.state}", limit=300)
             lines.append(Content.assemble((safe_text(invitation.organization_id, limit=100), "bold"), text))
@@ -296,22 +310,6 @@ class ResolveForm(ModalScreen[Action | None]):
         )
         if self._resolution == "created" and self._evidence.value in {"", before}:
             self._evidence.fill(self._best)
-
-
-def candidate_line(candidate: Candidate) -> Content:
-    run_id = shorten(safe_text(candidate.run.run_id, limit=100), 16, "middle")
-    facts = (
-        candidate.when,
-        f"by {candidate.caller}" if candidate.caller else "",
-        "carries this action's id" if candidate.is_marked else "",
-        f"{candidate.run.status}  {candidate.run.branch_name}",
-    )
-    line = Content.assemble((run_id, "bold"), (safe_text("  ".join(("", *filter(None, facts))), limit=300), ""))
-    if candidate.asked is None:
-        return line
-    words, tone = ("same words", STYLES["good"]) if candidate.is_same else ("other words", STYLES["warn"])
-    first = safe_text(candidate.asked.strip().partition("\n")[0], limit=200)
-    return Content("\n").join((line, Content.assemble("    ", (words, tone), f": “{first}”")))
 
 
 def about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[str, Tone]:
@@ -324,19 +322,18 @@ def about_draft(outcome: DraftOutcome, sent: Action | None, when: str) -> tuple[
     return f"Your draft from {when}.", "quiet"
 
 
-def confirmed_outcome(action: Action) -> OutcomeText:
+def settled_outcome(action: Action, command_line: str) -> OutcomeText:
+    """The outcome of a write that is confirmed or unknown."""
     text = WRITE_KINDS[action.kind]
-    facts = [(text.made, action.result_id or "-"), ("action", action.action_id)]
-    if (until := invited_until(action)) is not None:
-        facts.insert(1, ("invited", f"{action.subject}, until {stamp(until)}"))
-    return OutcomeText("done", text.done, tuple(facts), (when_heard(action) or text.after,))
-
-
-def unknown_outcome(action: Action, command_line: str) -> OutcomeText:
+    if action.state == "confirmed":
+        facts = [(text.made, action.result_id or "-"), ("action", action.action_id)]
+        if (until := invited_until(action)) is not None:
+            facts.insert(1, ("invited", f"{action.subject}, until {stamp(until)}"))
+        return OutcomeText("done", text.done, tuple(facts), (when_heard(action) or text.after,))
     cause = () if action.error is None else (("reason", reason(action.error)),)
     sent = "It was sent, but no usable answer came back: it may have taken effect, or not."
     resolve = f"Press v to resolve it, or run: {command_line} actions resolve {action.action_id}"
-    meaning = f"{sent} It is never sent again automatically.", WRITE_KINDS[action.kind].check, resolve
+    meaning = f"{sent} It is never sent again automatically.", text.check, resolve
     return OutcomeText("unknown", "The outcome is unknown", (*cause, ("action", action.action_id)), meaning)
 
 

@@ -13,7 +13,7 @@ from app.actions.asked import continuation
 from app.actions.copies import UnfaithfulError
 from app.actions.drafts import Values
 from app.actions.refusals import FieldProblem
-from app.actions.screen_fields import Field
+from app.actions.screen_fields import Field, faithful
 from app.actions.screen_form import ActionForm, Built
 from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError
@@ -40,6 +40,7 @@ from storage.records.results import RunTurns, Unavailable
 from widgets.forms.dialog import FormButton, FormPhase, bindings_of
 from widgets.forms.facts import FormFact
 from widgets.forms.field import LineField, ParagraphField
+from widgets.forms.inputs import printable
 from widgets.kit import after_refresh
 from widgets.kit.badges import run_badge
 from widgets.runs.conversation import ASKING, Conversation
@@ -372,7 +373,9 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
             raise UnfaithfulError("Press c on its run to say something again.")
         case _:
             raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
-    if form.build(values) != (request, ()) or not all(field.shows(values[field.key]) for field in form.FIELDS):
+    lines = [values[field.key] for field in form.FIELDS if not issubclass(field.control, ParagraphField)]
+    is_shown = all(text == printable(text) for text in values.values()) and lines == [*map(faithful, lines)]
+    if form.build(values) != (request, ()) or not is_shown:
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.beginning = form.form_draft.fresh = values
     form.form_draft.name = f"resend:{action.action_id}"

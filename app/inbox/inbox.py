@@ -86,23 +86,23 @@ class Inbox:
 
     async def done(self, items: Sequence[InboxItem]) -> None:
         """Mark the items as done; later events bring them back."""
-        await self._mark({key: Mark(done_until=at) for key, at in (await self._whole(items)).items()})
+        whole = await self._whole(items)
+        marks = {key: Mark(done_until=at) for key, at in whole.items()}
+        await self.engine.usable_state().mark(marks, self.engine.clock())
 
     async def snooze(self, items: Sequence[InboxItem], until: datetime) -> None:
         """Snooze the items until this time; new events bring them back sooner."""
-        marks = await self._marks()
-        await self._mark(
-            {
-                key: replace(marks.get(key, _NO_MARK), snoozed_until=until, seen_until=at)
-                for key, at in (await self._whole(items)).items()
-            }
-        )
+        marks, whole = await self._marks(), await self._whole(items)
+        snoozed = {
+            key: replace(marks.get(key, _NO_MARK), snoozed_until=until, seen_until=at) for key, at in whole.items()
+        }
+        await self.engine.usable_state().mark(snoozed, self.engine.clock())
 
     async def mute(self, items: Sequence[InboxItem]) -> None:
         """Hide the items permanently, even if more events follow: of a host that is down, its next outages as well."""
         keys = {key for item in items for key in (item.key, *(entry.key for entry in item.entries))}
         keys |= {entry.group for item in items for entry in item.entries if not entry.run_id}
-        await self._mark(dict.fromkeys(keys - {""}, Mark(is_muted=True)))
+        await self.engine.usable_state().mark(dict.fromkeys(keys - {""}, Mark(is_muted=True)), self.engine.clock())
 
     async def undo(self) -> tuple[str, ...]:
         """Undo the last change made by any console and return its keys; a further call undoes the one before."""
@@ -111,9 +111,6 @@ class Inbox:
     async def can_undo(self) -> bool:
         """Whether there is a change to undo."""
         return any(mark != _NO_MARK for mark in (await self._marks()).values())
-
-    async def _mark(self, marked: Mapping[str, Mark]) -> None:
-        await self.engine.usable_state().mark(marked, self.engine.clock())
 
     async def _marks(self) -> Mapping[str, Mark]:
         return await self.engine.state.marks() if isinstance(self.engine.state, State) else {}

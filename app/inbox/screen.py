@@ -21,7 +21,7 @@ from app.runs.screen_actions import PARTS_OF_A_RUN, show_many, using_engine
 from storage.records.inbox import RETRIED, InboxItem
 from widgets.forms.facts import FactPane, TableAndFacts
 from widgets.frame import Notice
-from widgets.inbox import COLUMNS, MAX_RUNS, SEVERITY_TONES, InboxRow, rows_of, when
+from widgets.inbox import COLUMNS, MAX_RUNS, SEVERITY_TONES, InboxRow, when
 from widgets.kit import hidden
 from widgets.kit.badges import STYLES
 from widgets.kit.line_table import LineTable
@@ -303,7 +303,9 @@ class InboxScreen(BaseScreen):
         self._marked &= keys
         if before is not None and before.key not in keys | self._put_away:
             self._gone = before
-        self._list.show(rows_of(items, self._marked))
+        above = (None, *(item.severity for item in items))
+        rows = zip(items, above, strict=False)
+        self._list.show(tuple(InboxRow(item, item.key in self._marked, item.severity != last) for item, last in rows))
         self._here = "" if self._item is None else self._item.key
         self.show_trouble()
         counts = Counter(item.severity for item in items)

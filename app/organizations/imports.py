@@ -42,13 +42,6 @@ class ImportRow(BatchWrite, frozen=True, kw_only=True):
         """The outcome as an import words it."""
         return _WORDS.get(self.result.outcome, self.result.outcome)
 
-    @property
-    def text(self) -> str:
-        """The row as a line of CSV."""
-        written = StringIO()
-        csv.writer(written, lineterminator="").writerow([self.name, *filter(None, [self.request.offer_code])])
-        return written.getvalue()
-
 
 def read_rows(path: Path) -> tuple[ImportRow, ...]:
     """Read the rows of a CSV file whose header has `email` and perhaps `offer_code`; bad rows name their problems.

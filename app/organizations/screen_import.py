@@ -1,8 +1,10 @@
 """Organizations from a file: shown before they are sent, sent one after the other, resumed at any time."""
 
 import asyncio
+import csv
 from collections.abc import Iterable, Sequence
 from functools import partial
+from io import StringIO
 from typing import ClassVar, Final, Literal, cast
 
 from msgspec.structs import replace
@@ -317,7 +319,10 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
         self._rows, self._row, self._problem = rows, row, problem
 
     def compose_choice(self) -> Iterable[Widget]:
-        yield LineInput(self._row.text, compact=True, select_on_focus=False)
+        written = StringIO()
+        cells = [self._row.name, *filter(None, [self._row.request.offer_code])]
+        csv.writer(written, lineterminator="").writerow(cells)
+        yield LineInput(written.getvalue(), compact=True, select_on_focus=False)
         note = SheetNote()
         note.say(self._problem, "bad")
         yield note

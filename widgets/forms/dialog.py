@@ -171,10 +171,17 @@ class FormDialog(Vertical):
             yield Static(id="sending-text")
         yield OutcomePage(id="outcome")
         yield Static(id="banner")
+        buttons: dict[bool, list[Button]] = {False: [], True: []}
+        for verb in self._verbs:
+            # Textual adds this class by itself, but only to a mounted button, whose styles it then computes again.
+            look = f"{'-main' if verb.is_primary else ''} -style-default"
+            label, name = Content.assemble(verb.label, " ", (verb.key, "dim")), f"verb-{verb.name}"
+            button = Button(label, id=name, action=f"screen.{verb.action}", classes=look, compact=True)
+            buttons[verb.is_primary].append(button)
         with Horizontal(id="verbs"):
-            yield from (_button(verb) for verb in self._verbs if not verb.is_primary)
+            yield from buttons[False]
             with Horizontal(id="primary"):
-                yield from (_button(verb) for verb in self._verbs if verb.is_primary)
+                yield from buttons[True]
 
     def enter(self, phase: FormPhase, without: frozenset[str] = frozenset()) -> None:
         """Show the phase's page and its buttons, except those named in `without`."""
@@ -209,12 +216,3 @@ class FormDialog(Vertical):
 
     def sending(self, text: str) -> None:
         self.query_one("#sending-text", Static).update(Content(safe_text(text)))
-
-
-def _button(verb: FormButton) -> Button:
-    label = Content.assemble(verb.label, " ", (verb.key, "dim"))
-    name = f"verb-{verb.name}"
-    action = f"screen.{verb.action}"
-    # Textual adds this class by itself, but only to a mounted button, whose styles it then computes again.
-    look = f"{'-main' if verb.is_primary else ''} -style-default"
-    return Button(label, id=name, action=action, classes=look, compact=True)
