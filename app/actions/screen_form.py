@@ -88,6 +88,8 @@ class ActionForm(ModalScreen[Action | None]):
         hidden("shift+tab", "app.focus_previous", priority=True),
         hidden("enter", "next_field", priority=True),
     ]
+    SHOWS_TIME: ClassVar[bool] = True
+    """Whether the form shows how long it has been sending."""
     TITLE_TEXT: ClassVar[str]
     DRAFT: ClassVar[str] = ""
     """The draft's name, if it does not depend on the form's origin."""
@@ -299,8 +301,9 @@ class ActionForm(ModalScreen[Action | None]):
             case "sending":
                 self.set_focus(None)
                 self._began = self.engine.clock()
-                self._ticking.resume()
-                self.beat()
+                if self.SHOWS_TIME:
+                    self._ticking.resume()
+                    self.beat()
             case "refused":
                 self.query_one("#verb-back").focus()
             case "outcome":

@@ -48,6 +48,7 @@ _PADDING: Final = 13
 class ManyForm(ActionForm):
     """One request for each of many runs (spec 4.3)."""
 
+    SHOWS_TIME = False
     BUTTONS: ClassVar[tuple[FormButton, ...]] = (
         *ActionForm.BUTTONS,
         FormButton("stop", "Stop", "esc", "back", ("sending",)),
@@ -217,9 +218,6 @@ class ManyForm(ActionForm):
             )
         headline = batch.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
         self.show_outcome(OutcomeText(verdict, headline, facts, tuple(meaning)))
-
-    def beat(self) -> None:
-        """Show the count of requests alone, and not the time that other forms show while sending."""
 
 
 class BatchScreen(Sheet[str | None]):

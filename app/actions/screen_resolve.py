@@ -218,12 +218,10 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence.complain(None)
         self._evidence.display = self._resolution in {"created", "send_again"}
         if self._resolution == "created":
-            self._evidence.rename("id")
-            self._evidence.say(f"{self._kind.id_name.capitalize()}.")
+            self._evidence.say(f"{self._kind.id_name.capitalize()}.", label="id")
             self._evidence.fill(self._best)
         elif self._resolution == "send_again":
-            self._evidence.rename("confirm")
-            self._evidence.say(f"Type {self._pledge} to confirm.", "warn")
+            self._evidence.say(f"Type {self._pledge} to confirm.", "warn", label="confirm")
             self._evidence.fill("")
 
     @on(Input.Changed)

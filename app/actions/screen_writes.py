@@ -328,7 +328,8 @@ class OrganizationForm(ActionForm):
 
     def _show_attempts(self) -> None:
         now, made = self.engine.clock(), self._made
-        unknown = next((attempt for attempt in self._its_attempts if attempt.is_open), None)
+        subject = CreateOrganization(self.values["email"].strip()).subject
+        unknown = next((attempt for attempt in self._attempts if attempt.subject == subject and attempt.is_open), None)
         warning = ""
         if unknown is not None:
             warning = f"Blocked: the attempt {ago(unknown.created_at, now)} is unresolved."
@@ -338,13 +339,9 @@ class OrganizationForm(ActionForm):
         self.fields[AGAIN_FIELD].display = bool(made)
 
     @property
-    def _its_attempts(self) -> tuple[Action, ...]:
-        subject = CreateOrganization(self.values["email"].strip()).subject
-        return tuple(attempt for attempt in self._attempts if attempt.subject == subject)
-
-    @property
     def _made(self) -> tuple[Action, ...]:
-        return tuple(attempt for attempt in self._its_attempts if attempt.state == "confirmed")
+        subject = CreateOrganization(self.values["email"].strip()).subject
+        return tuple(made for made in self._attempts if made.subject == subject and made.state == "confirmed")
 
 
 async def form_for(engine: Engine, action: Action) -> ActionForm:

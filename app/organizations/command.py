@@ -169,16 +169,14 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
     invited = {action.action_id: newest(reported, action.result_id, action.subject) for action in attempts}
     entries = [organization_document(action, invited[action.action_id]) for action in attempts]
 
-    def invitation(action: Action) -> str:
-        return short(invited[action.action_id], now)[0] if invited_until(action) else ""
-
+    text = {a.action_id: short(invited[a.action_id], now)[0] if invited_until(a) else "" for a in attempts}
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state),
         Column("email", lambda a: _field(a.body_json, "email"), "email", flexible=True),
         Column("organization", lambda a: _field(a.response_json, "organization_name"), "organization", flexible=True),
         Column("id", lambda a: a.result_id or "", "organization_id"),
         Column("asked", lambda a: exact_ago(a.created_at, now), "created_at", lambda a: rfc3339(a.created_at)),
-        Column("invitation", invitation, "invitation_expires_at", lambda a: rfc3339(invited_until(a))),
+        Column("invitation", lambda a: text[a.action_id], "invitation_expires_at", lambda a: rfc3339(invited_until(a))),
         Column("action", lambda a: a.action_id, "action_id"),
     )
     invocation.output.listing("organizations", entries, columns, attempts, empty="No organizations requested yet.")

@@ -87,10 +87,6 @@ class FormField(Widget):
             self._control.replace(value, self._control.document.start, self._control.document.end)
             self._control.move_cursor(self._control.document.end)
 
-    def rename(self, label: str) -> None:
-        self.label = label
-        self.query_one(".form-field--label", Static).update(Content(label))
-
     def take_focus(self) -> None:
         """Focus the control with the cursor behind the value; tabbing in would select the value."""
         if isinstance(self._control, LineInput):
@@ -100,8 +96,10 @@ class FormField(Widget):
         # With the line below the control, which has the problem.
         after_refresh(self, lambda: self.scroll_visible(animate=False))
 
-    def say(self, text: str, tone: Tone = "quiet") -> None:
-        """Set the hint, shown while there is no problem."""
+    def say(self, text: str, tone: Tone = "quiet", label: str = "") -> None:
+        """Set the hint, shown while there is no problem, and perhaps another label."""
+        if label:
+            self.query_one(".form-field--label", Static).update(Content(label))
         self._hint = (text, tone)
         self._redraw()
 
