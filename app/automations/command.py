@@ -41,7 +41,7 @@ def automations() -> None:
 async def list_rules(invocation: Invocation, /) -> int:
     """List the automations with their state and next time."""
     now = datetime.now(UTC)
-    rules, entries = _rules(invocation), list[dict[str, object]]()
+    rules, entries = _rules(invocation), []
     async with invocation.state() as state:
         states = await state.rule_states()
         for rule in rules:
@@ -49,8 +49,15 @@ async def list_rules(invocation: Invocation, /) -> int:
             last = await state.journal(rule.name, limit=1)
             word = "off" if not rule.is_on else "paused" if its and its.paused else "on"
             coming = next(upcoming(rule, its.since if its else now, now), None) if word == "on" else None
-            entry = {"name": rule.name, "state": word, "paused": its and its.paused, "sentence": sentence(rule, now)}
-            entries.append({**entry, "next": rfc3339(coming), "last": last[0].outcome if last else None})
+            entry: dict[str, object] = {
+                "name": rule.name,
+                "state": word,
+                "paused": its.paused if its else None,
+                "sentence": sentence(rule, now),
+                "next": rfc3339(coming),
+                "last": last[0].outcome if last else None,
+            }
+            entries.append(entry)
     columns: tuple[Column[dict[str, object]], ...] = (
         Column("state", name="state"),
         Column("automation", name="name"),

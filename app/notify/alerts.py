@@ -94,7 +94,8 @@ def state_alerts(
         for_s = (run.last_seen_at - run.active_since).total_seconds()
         usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
         title = f"Run stuck: {run.repository}, {run.status} for {span(for_s)}"
-        body, group, at = f"{usual} · {run.run_id} · {profile}", f"stuck:{run.run_id}", run.active_since
+        body = f"{usual} · {run.run_id} · {profile}"
+        group, at = f"stuck:{run.run_id}", run.active_since
         about = {"run_id": run.run_id, "repository": run.repository, "status": run.status}
         states.append(own_alert(f"{group}:{at.isoformat()}", group, "warning", title, body, at, about, is_lasting=True))
     if "health" in notify.on:

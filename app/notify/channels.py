@@ -247,9 +247,17 @@ ESCAPES: Final[Mapping[Markup, Callable[[str], str]]] = {
 def values_of(delivery: Delivery, profile: str) -> dict[str, str]:
     """The placeholders' values, as received."""
     message = delivery.message
-    values = {"title": message.title, "body": message.body, "level": message.level, "profile": profile}
-    values |= {"kind": message.batch.rpartition(":")[2], "count": f"{message.count}", "id": f"{delivery.number}"}
-    return {**dict.fromkeys(FACTS, ""), **message.about, **values}
+    return {
+        **dict.fromkeys(FACTS, ""),
+        **message.about,
+        "title": message.title,
+        "body": message.body,
+        "kind": message.batch.rpartition(":")[2],
+        "level": message.level,
+        "profile": profile,
+        "count": str(message.count),
+        "id": str(delivery.number),
+    }
 
 
 def rendered(

@@ -158,12 +158,14 @@ class Dispatcher:
         for delivery in deliveries:
             now, message = self.state.clock(), delivery.message
             route = self.notify.route(message.route)
-            trouble, fallback, due, words = "", "", None, self.command_line
+            trouble, fallback, due = "", "", None
             if now - delivery.made_at > route.give_up:
                 outcome, trouble = "expired", "it was too old to be sent"
             elif not await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
                 continue
-            elif not (trouble := await send(self.notify, delivery, self.profile, self.network, words) or ""):
+            elif not (
+                trouble := await send(self.notify, delivery, self.profile, self.network, self.command_line) or ""
+            ):
                 outcome = "delivered"
             elif delivery.attempts < len(BACKOFF):
                 outcome, due = "delivery_failed", self.state.clock() + BACKOFF[delivery.attempts]
