@@ -10,6 +10,7 @@ from typing import ClassVar, Final, Literal, cast
 from msgspec.structs import replace
 from textual import events, on, work
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -19,8 +20,8 @@ from app.actions.refusals import ActionRefusedError
 from app.actions.screen_resolve import ResolveForm
 from app.console.base import TABS_CSS, BaseScreen
 from app.console.feeds import CoalescedTask
-from app.console.session import FIX_TOAST_S, Session
-from app.console.sheets import PickerScreen, SheetNote, typed_path
+from app.console.session import FIX_TOAST_S, Session, mark_of
+from app.console.sheets import ConfirmSheet, PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, Event, FilesChangedElsewhere
 from app.engine.text import plural, safe_text
 from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
@@ -30,13 +31,12 @@ from widgets.forms.dialog import reason
 from widgets.forms.field import FormField
 from widgets.forms.inputs import LineInput
 from widgets.frame import Notice
-from widgets.kit import SecondPress, after_refresh
 from widgets.kit.badges import Tone
 from widgets.kit.line_table import LineTable
 from widgets.organizations import IMPORT_COLUMNS, ImportBar, ImportLine, ImportRowState
 
-Phase = Literal["idle", "asked", "sending", "stopping"]
-"""`asked`: the next press sends; `stopping`: the row on its way is the last."""
+Phase = Literal["idle", "sending", "stopping"]
+"""`stopping`: the row on its way is the last."""
 AT_ONCE: Final = 50
 """How many are sent before asking again."""
 NO_FILE: Final = Notice(
@@ -78,7 +78,6 @@ class OrganizationImportScreen(BaseScreen):
         self._file = ""
         """The file's name at the last read."""
         self._phase: Phase = "idle"
-        self._second_press = SecondPress()
         self._paused = ""
         """Why the last sending stopped early; empty if it did not."""
         self._unresolved = 0
@@ -148,22 +147,25 @@ class OrganizationImportScreen(BaseScreen):
         # Through the field, whose last change must arrive before the result of reading.
         await self._bar.file.query_one(Input).action_submit()
 
-    def action_go(self) -> None:
-        if self._phase != "asked":
-            self._phase = "asked"
-            self._second_press.forget()
-            self._bar.say(*self._remark())
-            self._table.focus()
-            after_refresh(self, self._second_press.painted)
-        elif not self._second_press.press():
-            self.session.notify("Check it, then press ^s again to create them.", severity="warning")
-        else:
-            if self._paused and self._unresolved:
-                # This confirmation covers all further rows that fail in the same way.
-                self._past = self._rows[self._unresolved].result.unknown_code
-            self._phase, self._paused = "sending", ""
-            self.refresh_bindings()
-            self.run_worker(self._send, group="import")
+    @work
+    async def action_go(self) -> None:
+        count = len(self._to_send)
+        some = plural(count, "organization")
+        if count > AT_ONCE:
+            some = f"{AT_ONCE} of {some}"
+        people = "1 person" if count == 1 else f"{min(AT_ONCE, count)} people"
+        facts = [Content(f"Creates {some} and invites {people}.")]
+        sheet = ConfirmSheet("Create organizations", facts, verb="Create them", leaving="Create none")
+        sheet.mark = mark_of(self.session)
+        if await self.app.push_screen_wait(sheet) is None or self._is_under_way:
+            return
+        if self._paused and self._unresolved:
+            # This confirmation covers all further rows that fail in the same way.
+            self._past = self._rows[self._unresolved].result.unknown_code
+        self._phase, self._paused = "sending", ""
+        self._table.focus()
+        self.refresh_bindings()
+        self.run_worker(self._send, group="import")
 
     def action_stop(self) -> None:
         if self._is_under_way:
@@ -175,7 +177,6 @@ class OrganizationImportScreen(BaseScreen):
     @work
     async def action_edit(self) -> None:
         if (row := self._to_fix) is not None:
-            self._withdraw()
             self._table.seek(str(row.line))
             here = line(row)
             problem = here.problem or (reason(here.action.error) if here.action and here.action.error else "")
@@ -191,22 +192,14 @@ class OrganizationImportScreen(BaseScreen):
     def action_back(self) -> None:
         if self._is_under_way:
             self.session.notify("A row is being sent: press X to stop after it.", severity="warning")
-        elif self._phase == "asked":
-            self._withdraw()
         else:
             self.dismiss()
 
     @on(FormField.Changed)
     def _typed(self) -> None:
-        self._withdraw()
         self._form_draft.typed({"path": self._bar.file.value})
         self._bar.file.complain(None)
         self.refresh_bindings()
-
-    def _withdraw(self) -> None:
-        if self._phase == "asked":
-            self._phase = "idle"
-            self._bar.say(*self._remark())
 
     @on(LineTable.Highlighted)
     def _highlighted(self) -> None:
@@ -222,7 +215,7 @@ class OrganizationImportScreen(BaseScreen):
     @on(Input.Submitted)
     @work
     async def _open(self) -> None:
-        """Read the file and show its rows; questions and remarks about earlier rows are void."""
+        """Read the file and show its rows; remarks about earlier rows are void."""
         text = self._bar.file.value.strip()
         if not text or self._is_under_way:
             return
@@ -287,12 +280,8 @@ class OrganizationImportScreen(BaseScreen):
             await self._form_draft.done()
 
     def _remark(self) -> tuple[str, Tone]:
-        """The question, why the last sending stopped, or the key's effect."""
+        """Why the last sending stopped, or the key's effect."""
         count = len(self._to_send)
-        if self._phase == "asked":
-            first = f"{AT_ONCE} of " * (count > AT_ONCE) + plural(count, "organization")
-            people = "1 person" if count == 1 else f"{min(AT_ONCE, count)} people"
-            return f"^s again: create {first} and invite {people}; esc: cancel", "warn"
         if not self._rows:
             return "", "quiet"
         if self._engine.actions.read_only:
