@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from storage.database import execute, scalar
-from storage.values import Value, from_us, from_us_or_none, to_us
+from storage.values import Value, bound, from_us, from_us_or_none, to_us
 
 UNSEEN_FOR: Final = timedelta(hours=1)
 """When the claim of a process that cannot be seen from here counts as abandoned: requests take seconds at most."""
@@ -43,9 +43,6 @@ class Owner(Struct, frozen=True):
     namespace: str
     """The namespace of the process id: each container has its own."""
 
-    def as_json(self) -> str:
-        return json.dumps(astuple(self))
-
 
 class Claims(Struct, frozen=True):
     """The rows of a table that processes claim; it has the columns `owner_json` and `owned_us`."""
@@ -63,14 +60,14 @@ class Claims(Struct, frozen=True):
         assignments = ", ".join(f"{column} = ?" for column in ("owner_json", "owned_us", *change))
         conditions = " AND ".join((f"{self.key} = ?", *(f"{column} IS ?" for column in expected)))
         sql = f"UPDATE {self.table} SET {assignments} WHERE {conditions}"
-        owner = this_process().as_json()
+        owner = astuple(this_process())
         return execute(connection, sql, owner, at, *change.values(), key, *expected.values()).rowcount == 1
 
     def adopt(self, connection: sqlite3.Connection, key: str | int, at: datetime) -> bool:
         """Claim an abandoned row; False if its process may still be running. Needs a transaction."""
         query = f"SELECT owner_json, owned_us FROM {self.table} WHERE {self.key} = ? AND {self.under_way}"
         row = connection.execute(query, (key,)).fetchone()
-        if row is None or not (row[0] == this_process().as_json() or _is_abandoned(row[0], row[1], at)):
+        if row is None or not (row[0] == bound(astuple(this_process())) or _is_abandoned(row[0], row[1], at)):
             return False
         return self.claim(connection, key, at, expected={}, change={})
 

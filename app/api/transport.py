@@ -285,11 +285,7 @@ async def _reply(response: httpx.Response, call: Call, token: Token) -> Reply:
     """A successful answer, read completely; any other raises an `ApiError`."""
     status = response.status_code
     if status // 100 in (4, 5):
-        try:
-            body = await _body(response, _MAX_FAILURE_BYTES, token)
-        except (UnusableAnswerError, httpx.HTTPError):
-            body = b""  # the status has arrived, which is what matters
-        raise _failure(response, body)
+        raise await _failure(response, token)
     if status not in (_READ if call.body is None else _WRITTEN):
         why = f"The service answered {status}, which the API does not have."
         if response.is_redirect:
@@ -321,15 +317,15 @@ class _FailureBody(Struct, frozen=True):
     error_code: str | None = None
 
 
-def _failure(response: httpx.Response, body: bytes) -> RefusedError:
+async def _failure(response: httpx.Response, token: Token) -> RefusedError:
     """The error of a 4xx or 5xx answer (spec 2.8, 7 and 8).
 
     An unreadable body does not matter: the status alone decides. The service's message is kept.
     """
     status = response.status_code
     try:
-        reason = msgspec.json.decode(body, type=_FailureBody)
-    except (ValueError, RecursionError):
+        reason = msgspec.json.decode(await _body(response, _MAX_FAILURE_BYTES, token), type=_FailureBody)
+    except (UnusableAnswerError, httpx.HTTPError, ValueError, RecursionError):
         reason = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
     message = shortened(reason.message or f"The service answered {status}{phrase}.", _MAX_MESSAGE)

@@ -60,19 +60,13 @@ def read(body: bytes, status: int | None = None, *, may_repair: bool = False) ->
             document = msgspec.json.decode(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
     except (ValueError, RecursionError) as error:
         raise UnusableAnswerError(f"The service's answer cannot be read: {error}.", status=status) from error
-    if _is_deep(document):
-        raise UnusableAnswerError("The service's answer cannot be read: it is nested too deeply.", status=status)
-    return as_object(document, status)
-
-
-def _is_deep(value: object) -> bool:
-    """Whether objects and lists are nested so deeply that another parser could exhaust the stack."""
-    level: list[Any] = [value] if type(value) in _NESTING else []
+    # Objects and lists that are nested more deeply could exhaust the stack of another parser.
+    level: list[Any] = [document] if type(document) in _NESTING else []
     for _ in range(_MAX_DEPTH):
         inner = (outer.values() if type(outer) is dict else outer for outer in level)
         if not (level := [item for values in inner for item in values if type(item) in _NESTING]):
-            return False
-    return True
+            return as_object(document, status)
+    raise UnusableAnswerError("The service's answer cannot be read: it is nested too deeply.", status=status)
 
 
 def as_object(received: object, status: int | None = None) -> dict[str, Any]:

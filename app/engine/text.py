@@ -107,13 +107,10 @@ def json_escaped(document: str) -> str:
     """Return equivalent JSON with characters that a terminal acts on or hides as JSON escapes."""
     if document.replace("\n", "").isprintable():
         return document
-    return "".join(c if c.isprintable() or c == "\n" else _escape(c) for c in document)
-
-
-def _escape(character: str) -> str:
-    # Beyond the first 65,536 characters JSON needs a surrogate pair.
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+    # As UTF-16: beyond the first 65,536 characters JSON needs a surrogate pair.
+    units = {c: c.encode("utf-16-be", "surrogatepass").hex() for c in document if not c.isprintable() and c != "\n"}
+    escapes = {ord(c): re.sub("(.{4})", r"\\u\1", unit) for c, unit in units.items()}
+    return document.translate(escapes)
 
 
 def _printable(text: str) -> Iterator[str]:

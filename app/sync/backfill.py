@@ -111,11 +111,6 @@ class Filling:
         """Whether to request more runs while this many are on their way."""
         return self.runs_left > coming and self.may_continue()
 
-    def moved(self, stored: StoredPage, coverage: Coverage | None) -> None:
-        self.runs += len(stored.changes.new)
-        self.runs_left -= len(stored.changes.new)
-        self.backfill.came(self, stored, coverage)
-
     async def fill_windows(self, gaps: Iterable[CoverageGap]) -> None:
         """Fetch by windows until nothing is missing, no more runs may be fetched or a request fails."""
         self._windows = [
@@ -176,12 +171,12 @@ class Filling:
             is_new_try = window.left < window.end
             self.is_odd = self.is_odd or not is_new_try
             self._windows[:0] = [Window(window.start, window.left)] if is_new_try else []
-            self.moved(stored, None)
+            self.backfill.came(self, stored, None)
             return
         coverage = None
         if page.next_token is None or (floor is not None and floor <= window.left):
             coverage = await self.reader.cache.extend_coverage(floor, window.left)
-        self.moved(stored, coverage)
+        self.backfill.came(self, stored, coverage)
         if page.next_token is None:
             return
         window.token = page.next_token
@@ -371,7 +366,7 @@ class Backfill:
                     start = None if following is None else floor
                     coverage = await self._cache.extend_coverage(start, before - MICROSECOND)
                     await self._cache.store_place(start, following, order.total)
-                filling.moved(stored, coverage)
+                self.came(filling, stored, coverage)
                 if not await filling.missing() or not filling.goes_on():
                     return True
         except (RefusedError, EndlessListError) as error:
@@ -388,7 +383,7 @@ class Backfill:
         try:
             async for stored in filling.reader.read():
                 await self._runs.claim(walk, stored)
-                filling.moved(stored, await self._cache.coverage())
+                self.came(filling, stored, await self._cache.coverage())
                 # A walk cannot be continued within a known range, so the time for it does not matter.
                 if not await filling.missing() or filling.runs_left <= 0 or self._is_paused:
                     return True
@@ -398,8 +393,11 @@ class Backfill:
         return not walk.order.is_odd and before != await filling.missing()
 
     def came(self, filling: Filling, stored: StoredPage, coverage: Coverage | None) -> None:
-        """Announce a page's progress, with the coverage if it changed."""
-        left, done = filling.estimate, self.progress.done_runs + len(stored.changes.new)
+        """Count the runs of a page, and announce the progress, with the coverage if it changed."""
+        new = len(stored.changes.new)
+        filling.runs += new
+        filling.runs_left -= new
+        left, done = filling.estimate, self.progress.done_runs + new
         speed = filling.runs / max(time.monotonic() - filling.began_s, 1e-3)
         self.progress = replace(
             self.progress,

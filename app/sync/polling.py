@@ -176,7 +176,8 @@ class Polling:
             return STANDBY_S
         priority = Priority.ASKED if subject in self._asked_for else PRIORITIES[subject]
         if (wait := await self.runs.client.budget.wait(priority)) is not None:
-            await self._announce_wait(subject)
+            if subject == "runs" and await self.next_poll() is not None:
+                self.runs.announce(PollDelayed())
             return min(max(0.1, wait.until.timestamp() - self.runs.client.budget.now_s()), LOOK_AGAIN_S)
         self._asked_for.discard(subject)
         try:
@@ -198,7 +199,8 @@ class Polling:
             raise
         else:
             cadence.succeeded(time.monotonic())
-        await self._announce_wait(subject)
+        if subject == "runs" and await self.next_poll() is not None:
+            self.runs.announce(PollDelayed())
         return cadence.wait_s(time.monotonic())
 
     async def _adopt_orphans(self) -> float:
@@ -220,10 +222,6 @@ class Polling:
         due_at = datetime.fromtimestamp(self.runs.client.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
         own = Wait("own_pace" if cadence.rationed_s else "service_down", due_at)
         return own if wait is None else replace(wait, until=max(wait.until, due_at))
-
-    async def _announce_wait(self, subject: Subject) -> None:
-        if subject == "runs" and await self.next_poll() is not None:
-            self.runs.announce(PollDelayed())
 
     def _catch_up(self, _jump_s: float) -> None:
         """Poll soon after a suspend or a change of the clock, even if failures had made the interval long."""

@@ -88,10 +88,6 @@ class RefreshAnswers:
     dropped: int = 0
     """Entries of the head without a usable id. Those of the sweeps are not counted: they may be the same entries."""
 
-    def add(self, stored: StoredPage) -> None:
-        self.seen |= {run.run_id for run in stored.page.runs}
-        self.updated += stored.changes.updated
-
 
 @dataclass(slots=True, kw_only=True)
 class RunSync(SubjectSync):
@@ -186,7 +182,8 @@ class RunSync(SubjectSync):
         pages = 0
         with suppress(EndlessListError):
             async for stored in self.reader.read():
-                answers.add(stored)
+                answers.seen |= {run.run_id for run in stored.page.runs}
+                answers.updated += stored.changes.updated
                 pages += 1
                 is_known = await self.claim(walk, stored)
                 if is_known or walk.runs >= most:
@@ -198,7 +195,8 @@ class RunSync(SubjectSync):
         is_named = status in ACTIVE_STATUSES
         with suppress(EndlessListError):
             async for stored in self.reader.read(RunQuery(status=status)):
-                answers.add(stored)
+                answers.seen |= {run.run_id for run in stored.page.runs}
+                answers.updated += stored.changes.updated
                 if 2 * sum(run.status != status for run in stored.page.runs) > len(stored.page.runs):
                     # The filter is ignored: further pages are history.
                     if not is_named:

@@ -101,7 +101,7 @@ def enter(
         " base_url, user, host, surface, owner_json, owned_us)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, 'prepared', ?, ?, ?, ?, ?, ?, ?)",
         *(entry.action_id, entry.kind, entry.subject, entry.key, entry.path, entry.body_json, entry.actor, at),
-        *(entry.base_url, *astuple(author), owner.as_json(), at),
+        *(entry.base_url, *astuple(author), astuple(owner), at),
     )
     _record(connection, at, author, entry.action_id, "prepared", entry.base_url)
     return _existing(connection, entry.action_id)

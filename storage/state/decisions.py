@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from msgspec.structs import astuple
+
 from storage.claims import Claims, this_process
 from storage.database import column, execute, scalar
 from storage.records import Author
@@ -64,7 +66,7 @@ def enter(
         " facts_json, owner_json, owned_us, request_json) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         *(rule, occurrence.identity, occurrence.at, now, None if verdict.outcome in OPEN_OUTCOMES else now),
         *(verdict.outcome, verdict.reason, occurrence.conversation),
-        *(json.dumps(dict(occurrence.facts), ensure_ascii=False), this_process().as_json(), now, request_json),
+        *(json.dumps(dict(occurrence.facts), ensure_ascii=False), astuple(this_process()), now, request_json),
     )
     return decision_of(connection, entered.lastrowid or 0)
 
