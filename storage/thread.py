@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from storage.database import data_version, immediate
+from storage.database import column, data_version, immediate
 from storage.errors import DatabaseUnopenableError, StorageClosedError, StorageError, translated
 from storage.private_file import file_identity
 from storage.values import Clock
@@ -226,3 +226,13 @@ def reads(query: _Query[P, T]) -> _Method[P, T]:
         return await database.reader.run(lambda connection: query(connection, *args, **kwargs))
 
     return method
+
+
+def reads_texts(sql: str) -> _Method[[], tuple[str, ...]]:
+    """A method that reads the texts in the only column of a statement."""
+    return reads(lambda connection: tuple(column(connection, sql)))
+
+
+def reads_counts(sql: str) -> _Method[[], dict[tuple[str, ...], int]]:
+    """A method that reads the numbers in the last column of a statement, by the columns before it."""
+    return reads(lambda connection: {tuple(of): count for *of, count in connection.execute(sql).fetchall()})

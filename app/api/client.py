@@ -72,8 +72,14 @@ class Client:
             place = {"platform": repository.platform, "data": repository.data_json}
         elif repository is not None:
             place = {"repository": repository.path}
-        parameters = {"page_size": str(page_size), "page_token": page_token, "status": query.status, **place}
-        parameters |= {"date_from": rfc3339(query.since), "date_to": rfc3339(query.until)}
+        parameters = {
+            "page_size": str(page_size),
+            "page_token": page_token,
+            "status": query.status,
+            **place,
+            "date_from": rfc3339(query.since),
+            "date_to": rfc3339(query.until),
+        }
         pairs = [(name, value) for name, value in parameters.items() if value is not None]
         return wire.run_page((await self._read(Call("/external/runs", pairs))).body)
 

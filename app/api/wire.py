@@ -109,9 +109,15 @@ def _run(received: object) -> Run | None:
             repository = _known_repository(platform, tuple(data.items()))
         else:
             repository = Repository.of(platform, {} if data is None else data)
-    status, branch = _shown(document.get("status")), _shown(document.get("branch_name"))
-    times = timestamp(document.get("created_at")), timestamp(document.get("updated_at"))
-    return Run(str(run_id), status, branch, repository, *times, msgspec.json.encode(document).decode())
+    return Run(
+        run_id=str(run_id),
+        status=_shown(document.get("status")),
+        branch_name=_shown(document.get("branch_name")),
+        repository=repository,
+        created_at=timestamp(document.get("created_at")),
+        updated_at=timestamp(document.get("updated_at")),
+        raw_json=msgspec.json.encode(document).decode(),
+    )
 
 
 # A few repositories appear many times in a history.

@@ -91,8 +91,14 @@ async def doctor(invocation: Invocation, /) -> int:
 
 def _program(name: str) -> str:
     try:
-        command, none = [name, "--version"], subprocess.DEVNULL
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_PROGRAM_S, stdin=none)
+        done = subprocess.run(
+            [name, "--version"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PROGRAM_S,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return f"no {name}"
     return f"{name} {next((word for word in done.stdout.split() if word[:1].isdigit()), 'of unknown version')}"

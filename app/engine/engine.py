@@ -130,9 +130,14 @@ class Engine:
                 token = await asyncio.to_thread(profile.token.read, os.environ)
             except TokenError as error:
                 token = error
-            budget, network, url = Budget(files.cache), Network.of(profile), profile.base_url
-            deadline_s, source = profile.poll.deadline_s, profile.token
-            client = Client(url, token, deadline_s=deadline_s, budget=budget, network=network, source=source)
+            client = Client(
+                profile.base_url,
+                token,
+                deadline_s=profile.poll.deadline_s,
+                budget=Budget(files.cache),
+                network=Network.of(profile),
+                source=profile.token,
+            )
             stack.push_async_callback(client.aclose)
             await client.budget.load()
             return cls(settings, profile, actor, files, state, client, stack.pop_all())

@@ -107,9 +107,12 @@ def json_escaped(document: str) -> str:
     """Return equivalent JSON with characters that a terminal acts on or hides as JSON escapes."""
     if document.replace("\n", "").isprintable():
         return document
-    # As UTF-16: beyond the first 65,536 characters JSON needs a surrogate pair.
-    units = {c: c.encode("utf-16-be", "surrogatepass").hex() for c in document if not c.isprintable() and c != "\n"}
-    escapes = {ord(c): re.sub("(.{4})", r"\\u\1", unit) for c, unit in units.items()}
+    escapes = dict[int, str]()
+    for character in document:
+        if not character.isprintable() and character != "\n":
+            # As UTF-16: beyond the first 65,536 characters JSON needs a surrogate pair.
+            units = character.encode("utf-16-be", "surrogatepass").hex()
+            escapes[ord(character)] = re.sub("(.{4})", r"\\u\1", units)
     return document.translate(escapes)
 
 

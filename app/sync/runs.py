@@ -65,10 +65,16 @@ class SubjectSync:
         holder = None
         if isinstance(error, CANNOT_POLL) and self.leases is not None:
             holder = await self.leases.lease_owner(POLLER, self.clock())
-        kind, message = (None, None) if error is None else (error.kind, error.message)
-        status, in_lab = getattr(error, "status", None), self.client.transport.in_lab
-        is_own = holder not in {None, self.cache.process}
-        outcome = PollOutcome(self.subject, self.clock(), kind, message, status, in_lab, dropped, is_own)
+        outcome = PollOutcome(
+            self.subject,
+            self.clock(),
+            None if error is None else error.kind,
+            None if error is None else error.message,
+            getattr(error, "status", None),
+            self.client.transport.in_lab,
+            dropped,
+            is_own=holder not in {None, self.cache.process},
+        )
         state = await self.cache.record_poll(outcome)
         self.announce(LinkChanged(state, own_failure=None if error is None or state.is_failing else outcome))
 

@@ -33,7 +33,7 @@ from storage.records import (
 )
 from storage.records.activity import Figures
 from storage.records.following import StuckRun
-from storage.thread import DatabaseThread, ThreadedStore, reads, writes, writes_now
+from storage.thread import DatabaseThread, ThreadedStore, reads, reads_texts, writes, writes_now
 from storage.values import Clock, utc_now
 
 _NEWEST_FIRST: Final = RunSort()
@@ -141,8 +141,8 @@ class Cache(ThreadedStore):
     lost_counts = reads(read_runs.lost_counts)
     states = reads(_states)
     details = reads(read_runs.details)
-    known_statuses = reads(read_runs.known_statuses)
-    repositories = reads(read_runs.repositories)
+    known_statuses = reads_texts("SELECT status FROM statuses ORDER BY status")
+    repositories = reads_texts(read_runs.REPOSITORIES)
     branches = reads(read_runs.branches)
     health = reads(health_queries.platforms)
     health_spans = reads(health_queries.spans)
@@ -154,7 +154,7 @@ class Cache(ThreadedStore):
     budget = reads(poll_queries.budget)
     run_clock = reads(poll_queries.run_clock)
     final_statuses = reads(read_runs.final_statuses)
-    unsettled_statuses = reads(read_runs.unsettled_statuses)
+    unsettled_statuses = reads_texts(read_runs.UNSETTLED)
     place = reads(coverage_queries.place)
     neighbour = reads(coverage_queries.neighbour)
     has_no_results = reads(coverage_queries.has_no_results)

@@ -19,7 +19,14 @@ from storage.values import Where, from_us, from_us_or_none, record_of, sqlite_te
 
 CAP: Final = 500
 """How many repositories, branches or agents are returned at most."""
-UNSETTLED: Final = 10
+_NAMED: Final = ", ".join(f"'{status}'" for status in STATUS_ORDER)
+UNSETTLED: Final = f"""
+SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({_NAMED})
+ORDER BY runs DESC, status LIMIT 10
+"""
+"""Statuses that may or may not be final, by falling number of runs."""
+REPOSITORIES: Final = f"SELECT label FROM repositories ORDER BY newest_us DESC, label LIMIT {CAP}"
+"""Labels of the repositories with runs, the one with the most recent run first."""
 T = TypeVar("T")
 
 _RECENT: Final = 5_000
@@ -95,22 +102,6 @@ def count(connection: sqlite3.Connection, condition: Where) -> int:
 def final_statuses(connection: sqlite3.Connection) -> frozenset[str]:
     """The statuses that end a turn."""
     return FINAL_STATUSES.union(column(connection, "SELECT status FROM statuses WHERE is_final"))
-
-
-def unsettled_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Statuses that may or may not be final, by falling number of runs; at most `UNSETTLED`."""
-    named = ", ".join(f"'{status}'" for status in STATUS_ORDER)
-    sql = f"SELECT status FROM statuses WHERE NOT is_final AND runs > 0 AND status NOT IN ({named})"
-    return tuple(column(connection, f"{sql} ORDER BY runs DESC, status LIMIT ?", UNSETTLED))
-
-
-def known_statuses(connection: sqlite3.Connection) -> tuple[str, ...]:
-    return tuple(column(connection, "SELECT status FROM statuses ORDER BY status"))
-
-
-def repositories(connection: sqlite3.Connection) -> tuple[str, ...]:
-    """Labels of the repositories with runs, the one with the most recent run first."""
-    return tuple(column(connection, "SELECT label FROM repositories ORDER BY newest_us DESC, label LIMIT ?", CAP))
 
 
 def branches(connection: sqlite3.Connection, wanted: RunFilter) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from storage.ledger import queries, transitions
 from storage.ledger.queries import COLUMNS
 from storage.ledger.transitions import new_action_id
 from storage.records import Action, ActionFailure, Author, SettledState
-from storage.thread import DatabaseThread, ThreadedStore, reads, writes, writes_now
+from storage.thread import DatabaseThread, ThreadedStore, reads, reads_counts, writes, writes_now
 from storage.values import Clock, utc_now
 
 _TABLES: Final = (
@@ -192,7 +192,7 @@ class Ledger(ThreadedStore):
     actions = reads(queries.actions)
     count = reads(queries.count)
     unresolved = reads(queries.unresolved)
-    state_counts = reads(queries.state_counts)
+    state_counts = reads_counts("SELECT kind, state, count(*) FROM actions GROUP BY kind, state")
     for_run = reads(queries.for_run)
     results = reads(queries.results)
     run_ids = reads(queries.run_ids)

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 from storage.database import column, execute, scalar
@@ -37,20 +37,28 @@ _TEXT: Final = (
 
 def select(connection: sqlite3.Connection, rest: str, *parameters: str | int | None) -> tuple[Action, ...]:
     """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
-    rows = execute(connection, f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", *parameters)
-    return tuple(map(_action, rows.fetchall()))
-
-
-def _action(row: tuple[Any, ...]) -> Action:
-    *request, state, created_us, sending_us, settled_us, kind, message, status, code = row[:15]
-    *outcome, user, host, surface, resolved = row[15:]
-    times = from_us(created_us), from_us_or_none(sending_us), from_us_or_none(settled_us)
-    # A confirmed action keeps the error from before it was resolved, which no longer matters.
-    has_failed = kind is not None and state != "confirmed"
-    error = ActionFailure(kind, message, status, code) if has_failed else None
-    resolved_us, *resolver = json.loads(resolved or "[null]")
-    authors = Author(user, host, surface), from_us_or_none(resolved_us), Author(*resolver)
-    return Action(*(*request, state, *times, error, *outcome, *authors))
+    cursor = execute(connection, f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", *parameters)
+    names = [description[0] for description in cursor.description]
+    chosen: list[Action] = []
+    for values in cursor.fetchall():
+        row = dict(zip(names, values, strict=True))
+        kind, message, status, code = (row.pop(f"error_{name}") for name in ("kind", "message", "status", "code"))
+        # A confirmed action keeps the error from before it was resolved, which no longer matters.
+        has_failed = kind is not None and row["state"] != "confirmed"
+        resolved_us, *resolver = json.loads(row.pop("resolved") or "[null]")
+        chosen.append(
+            Action(
+                created_at=from_us(row.pop("created_us")),
+                sending_at=from_us_or_none(row.pop("sending_us")),
+                settled_at=from_us_or_none(row.pop("settled_us")),
+                error=ActionFailure(kind, message, status, code) if has_failed else None,
+                author=Author(row.pop("user"), row.pop("host"), row.pop("surface")),
+                resolved_at=from_us_or_none(resolved_us),
+                resolved_by=Author(*resolver),
+                **row,
+            )
+        )
+    return tuple(chosen)
 
 
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
@@ -92,11 +100,6 @@ def _condition(connection: sqlite3.Connection, wanted: ActionFilter) -> Where:
     for word in wanted.words:
         where &= Where(f"instr({_TEXT}, ?) > 0", (word,))
     return where
-
-
-def state_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
-    rows = connection.execute("SELECT kind, state, count(*) FROM actions GROUP BY kind, state").fetchall()
-    return {(kind, state): count for kind, state, count in rows}
 
 
 def unresolved(connection: sqlite3.Connection) -> tuple[Action, ...]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import asdict, astuple
+from msgspec.structs import astuple
 
 from storage.claims import Claims, Owner
 from storage.database import execute, immediate
@@ -165,10 +165,20 @@ def apply(
         detail = action.resolution
         key = action.key if action.state in UNUSED_STATES else None
         check(connection, action.kind, action.subject, key, again=True)
-    values: dict[str, Value] = dict.fromkeys(ActionFailure.__struct_fields__) if error is None else asdict(error)
-    values |= {"action_id": action_id, "at": at, "state": transition.target, "undoes": transition is UNRESOLVE}
-    values |= {"response_json": response_json, "result_id": result_id}
-    values |= {"resolution": transition.resolution, "superseded_by": superseded_by}
+    values: dict[str, Value] = {
+        "action_id": action_id,
+        "state": transition.target,
+        "undoes": transition is UNRESOLVE,
+        "at": at,
+        "resolution": transition.resolution,
+        "kind": error.kind if error else None,
+        "message": error.message if error else None,
+        "http_status": error.http_status if error else None,
+        "error_code": error.error_code if error else None,
+        "response_json": response_json,
+        "result_id": result_id,
+        "superseded_by": superseded_by,
+    }
     connection.execute(_APPLY, {name: bound(value) for name, value in values.items()})
     _record(connection, at, author, action_id, transition.record, detail)
     if transition.target in UNUSED_STATES:

@@ -10,7 +10,7 @@ from storage.database import Schema, open_durable
 from storage.private_file import check_locks
 from storage.state import decisions, deliveries
 from storage.state.decisions import AT_WORK, OWN
-from storage.thread import DatabaseThread, ThreadedStore, reads, writes, writes_now
+from storage.thread import DatabaseThread, ThreadedStore, reads, reads_counts, writes, writes_now
 from storage.values import Clock, utc_now
 
 _TABLES: Final = (
@@ -118,7 +118,7 @@ class State(ThreadedStore):
     unknown_decisions = reads(decisions.unknown_decisions)
     journal = reads(decisions.journal)
     decision = reads(decisions.decision_of)
-    outcomes = reads(decisions.outcomes)
+    outcomes = reads_counts("SELECT rule, outcome, count(*) FROM decisions GROUP BY rule, outcome")
     last_result = reads(decisions.last_result)
     last_due = reads(decisions.last_due)
     conversation = reads(decisions.conversation)
@@ -147,5 +147,6 @@ class State(ThreadedStore):
     settle_delivery = writes(deliveries.settle_delivery)
     recent_deliveries = reads(deliveries.recent_deliveries)
     delivery = reads(deliveries.delivery)
-    delivery_counts = reads(deliveries.delivery_counts)
+    # `waiting`: on their way.
+    delivery_counts = reads_counts("SELECT route, coalesce(outcome, 'waiting'), count(*) FROM deliveries GROUP BY 1, 2")
     forget_reported = writes(deliveries.forget_reported)

@@ -196,11 +196,6 @@ def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Deci
     return tuple((_decision(row[:-2]), row[-2]) for row in execute(connection, query, since).fetchall())
 
 
-def outcomes(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
-    query = "SELECT rule, outcome, count(*) FROM decisions GROUP BY rule, outcome"
-    return {(rule, outcome): count for rule, outcome, count in connection.execute(query).fetchall()}
-
-
 def last_result(connection: sqlite3.Connection, rule: str, conversation: str = "") -> str | None:
     """The run that the rule made or continued last, in this conversation if one is given."""
     # A conversation is short and can be sorted; a rule's decisions are read from the newest on.

@@ -171,12 +171,6 @@ def delivery(connection: sqlite3.Connection, number: int) -> Delivery | None:
     return next(iter(records(Delivery, rows)), None)
 
 
-def delivery_counts(connection: sqlite3.Connection) -> dict[tuple[str, ...], int]:
-    """The number of deliveries by route and outcome; `waiting`: on their way."""
-    query = "SELECT route, coalesce(outcome, 'waiting'), count(*) FROM deliveries GROUP BY 1, 2"
-    return {(route, outcome): count for route, outcome, count in connection.execute(query).fetchall()}
-
-
 def forget_reported(connection: sqlite3.Connection, now: datetime) -> None:
     """Delete settled alerts, and reported ones without an end, when they are older than `KEPT`."""
     deliveries = "DELETE FROM deliveries WHERE made_us < ? AND outcome IS NOT NULL"
