@@ -83,18 +83,21 @@ async def cancel(
         for decision in await engine.follow_ups.waiting(runs):
             words = waiting_words(decision)
             invocation.warn(f"If the run is cancelled, its waiting continuation is dropped, too: “{words}”.")
-        report = await perform(invocation, engine, CancelRun(*runs), WriteOptions(key, dry_run)) if is_one else None
+        report: Callable[[], int] | None = None
         base_url, rows = engine.client.base_url, list[RunWrite]()
-        for run in () if is_one else runs.values():
-            request, own_key = CancelRun(run.run_id), f"{key}-{run.run_id}" if key else ""
-            rows.append(RunWrite(run.run_id, await rehearsed(engine, request, own_key), request, own_key, run))
-            if not (yes or dry_run):
-                invocation.output.note(f"{run.run_id}  {badge(run.status)}  {run.repository.label}")
-        if not (dry_run or is_one):
-            confirm_batch(invocation, rows, "Cancel", yes=yes)
-            rows = await send_batch(invocation, engine, rows, RunWrite.document, "sent")
-            details = await engine.cache.details([*runs])
-            rows = [replace(row, run=details[row.name].run) if row.name in details else row for row in rows]
+        if is_one:
+            report = await perform(invocation, engine, CancelRun(*runs), WriteOptions(key, dry_run))
+        else:
+            for run in runs.values():
+                request, own_key = CancelRun(run.run_id), f"{key}-{run.run_id}" if key else ""
+                rows.append(RunWrite(run.run_id, await rehearsed(engine, request, own_key), request, own_key, run))
+                if not (yes or dry_run):
+                    invocation.output.note(f"{run.run_id}  {badge(run.status)}  {run.repository.label}")
+            if not dry_run:
+                confirm_batch(invocation, rows, "Cancel", yes=yes)
+                rows = await send_batch(invocation, engine, rows, RunWrite.document, "sent")
+                details = await engine.cache.details([*runs])
+                rows = [replace(row, run=details[row.name].run) if row.name in details else row for row in rows]
     if report is not None:
         return report()
     if not rows:

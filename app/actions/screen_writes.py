@@ -371,8 +371,8 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
         case _:
             raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
     lines = [values[field.key] for field in form.FIELDS if not issubclass(field.control, ParagraphField)]
-    is_shown = all(text == printable(text) for text in values.values()) and lines == [*map(faithful, lines)]
-    if form.build(values) != (request, ()) or not is_shown:
+    is_shown = all(printable(text) == text for text in values.values())
+    if not is_shown or any(faithful(line) != line for line in lines) or form.build(values) != (request, ()):
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.beginning = form.form_draft.fresh = values
     form.form_draft.name = f"resend:{action.action_id}"
