@@ -132,11 +132,7 @@ class _Passage:
 
 
 class _StoppedError(Exception):
-    """`before_first_byte` raised; wrapped so that it cannot pass for an error of the connection."""
-
-    def __init__(self, reason: Exception) -> None:
-        super().__init__()
-        self.reason = reason
+    """`before_first_byte` raised its argument; wrapped so that it cannot pass for an error of the connection."""
 
 
 @dataclass(slots=True)
@@ -220,7 +216,7 @@ class Transport:
             outcome = f"failed ({error.kind})"
             raise
         except _StoppedError as stopped:
-            raise stopped.reason from None
+            raise stopped.args[0] from None
         except TimeoutError as error:
             why = f"No complete answer within {deadline_s:g} s."
             raise RequestTimeoutError(why, surely_not_sent=not passage.begun) from error
