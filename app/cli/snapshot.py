@@ -38,7 +38,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     runs = await cache.runs(RunFilter(), limit=_MAX_RUNS)
     total = await cache.count(RunFilter())
     figures = await cache.figures(now + engine.budget.clock_ahead - _DAY)
-    working, queued, failed = *(figures.runs.get(status, 0) for status in ("working", "queued")), figures.failed_lately
+    working, queued = (figures.runs.get(status, 0) for status in ("working", "queued"))
     shown = await views(engine, runs)
     links = figures.links
     answered = {link.subject for link in links if link.last_ok_at}
@@ -65,7 +65,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     head = [
         f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
         freshness,
-        f"{working} working  {queued} queued  {failed} failed/24h",
+        f"{working} working  {queued} queued  {figures.failed_lately} failed/24h",
         *hosts,
         *([f"{link.dropped} entries of the list have no usable run id"] if link is not None and link.dropped else []),
         "",
