@@ -34,6 +34,8 @@ PRAGMAS: Final[Mapping[str, str | int]] = {
 connect_writer: Final = partial(connect, pragmas=PRAGMAS)
 connect_reader: Final = partial(connect, pragmas={**PRAGMAS, "query_only": 1})
 
+_DAMAGED: Final = ".damaged"
+"""Ends the name of the file that marks a cache as damaged."""
 _IN_USE_WAIT_S: Final = 2.0
 """How long to wait until a cache of another layout is no longer in use: a first frame reads it only for a moment."""
 
@@ -55,8 +57,9 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
 
     Raises `DatabaseBusyError` if a Runwarden of another version has it open.
     """
+    mark = path.with_name(path.name + _DAMAGED)
     with opening(path), translated(path, DAMAGE_FIX):
-        is_damaged = _mark(path).exists()
+        is_damaged = mark.exists()
         if not is_damaged:
             try:
                 make_private(path)
@@ -77,7 +80,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
                     raise
                 is_damaged = True
         aside = move_aside(path, "damaged" if is_damaged else "outdated", now.strftime("%Y%m%dT%H%M%S"))
-        _mark(path).unlink(missing_ok=True)
+        mark.unlink(missing_ok=True)
         make_private(path)
         _lay_out_if_empty(path)
         return SetAside(aside, is_damaged)
@@ -101,11 +104,7 @@ def mark_damaged(path: Path) -> None:
     """Mark the file as damaged, since the next opening may not read the damaged place."""
     # If the mark cannot be made, the next read of the damage tries again.
     with suppress(OSError):
-        _mark(path).touch(mode=0o600)
-
-
-def _mark(path: Path) -> Path:
-    return path.with_name(path.name + ".damaged")
+        path.with_name(path.name + _DAMAGED).touch(mode=0o600)
 
 
 def _lay_out_if_empty(path: Path) -> int:
