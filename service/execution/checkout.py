@@ -75,7 +75,8 @@ class Checkout:
         base = self.base = snapshot.branches.get(branch) or snapshot.default
         filled: list[str] = []
         refs = {f"refs/remotes/origin/{name}": sha for name, sha in snapshot.branches.items()}
-        refs |= {f"refs/heads/{branch}": base} if base else {}
+        if base:
+            refs[f"refs/heads/{branch}"] = base
         mirror.lend(history, branch=branch, refs=refs)
         if mirror.part is not None:
             limit(history, mirror.part)

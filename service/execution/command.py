@@ -255,10 +255,15 @@ class AgentCommand:
         if not self.agent.options.preset:
             variables["GIT_DIR"] = str(self.workspace.history)
             variables["GIT_WORK_TREE"] = self.inside.tree
-        variables |= {"HOME": self.inside.home, "TMPDIR": self.inside.temporary}
-        variables |= {**_QUIET, **self.invocation.environment}
-        # The path of the result outside the sandbox, which identifies the processes of a dead worker.
-        return variables | {"RUNWARDEN_RESULT": str(self.workspace.result_file)}
+        return {
+            **variables,
+            "HOME": self.inside.home,
+            "TMPDIR": self.inside.temporary,
+            **_QUIET,
+            **self.invocation.environment,
+            # The path of the result outside the sandbox, which identifies the processes of a dead worker.
+            "RUNWARDEN_RESULT": str(self.workspace.result_file),
+        }
 
     def note_session(self, session: str | None) -> None:
         """Store the name of the session that the next turn, or attempt, resumes."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from service.errors import ServiceError
 from service.execution.commits import LINK
 from service.execution.mirror import RepositoryMirror
 from service.git import GitCommandError, GitRunner
@@ -17,10 +16,6 @@ _POINTER: Final = "^version https://git-lfs.github.com/spec/v1$"
 """The first line of a file in Git LFS."""
 _MAX_SUBMODULES: Final = 100
 """Submodules of one checkout, those of submodules included: they may form a loop."""
-
-
-class SubmoduleError(ServiceError):
-    """A submodule is not fetched; the text says why."""
 
 
 def links(git: GitRunner, commit: str | None) -> list[tuple[str, str]]:
@@ -67,12 +62,12 @@ class Submodules:
                 place = folder / f"submodule-{len(self.filled)}.git"
                 mirror.lend(place, refs={"refs/heads/main": sha})
                 if (tree / path).resolve() != tree.resolve() / path:
-                    raise SubmoduleError("a link is in the way of its folder")  # noqa: TRY301 — the handler below notes it like every other error
+                    raise GitCommandError("a link is in the way of its folder")  # noqa: TRY301 — the handler below notes it like every other error
                 (tree / path).mkdir(parents=True, exist_ok=True)
                 inside = mirror.git.inside(place, tree / path)
                 inside("read-tree", "--reset", "-u", "HEAD")
-            except (SubmoduleError, GitCommandError) as error:
-                if isinstance(error, GitCommandError) and error.is_passing:
+            except GitCommandError as error:
+                if error.is_passing:
                     raise
                 self.note(f"the submodule {shown} is not fetched: {error}")
                 continue
@@ -96,16 +91,16 @@ class Submodules:
         """Return a submodule's address, in the form of the repository's, if agents may have it."""
         own = location(url)
         if address is None or own is None or not own.host or "://" not in url:
-            raise SubmoduleError("its address is not in .gitmodules" if address is None else "it has no code host")
+            raise GitCommandError("its address is not in .gitmodules" if address is None else "it has no code host")
         if address.startswith(("./", "../")):
             path = posixpath.normpath(posixpath.join(own.path, address)).removesuffix(".git")
         else:
             there = location(address)
             if there is None or there.host != own.host:
-                raise SubmoduleError(f"only those on {own.host} are")
+                raise GitCommandError(f"only those on {own.host} are")
             path = there.path
         # A server may decode and normalize the requested path.
         if "%" in path or {"", ".", ".."} & {*path.split("/")} or not self.may_use(path):
-            raise SubmoduleError(f"{path} is outside the organization's groups")
+            raise GitCommandError(f"{path} is outside the organization's groups")
         scheme, _, rest = url.partition("://")
         return f"{scheme}://{rest.partition('/')[0]}/{path}.git"

@@ -122,7 +122,9 @@ def _supervise(control: int, stdin: int, stdout: int, request_fd: int) -> None:
         clean = not _reap(agent)[1]
         if not clean:
             select.poll().poll(_PAUSE_MS)
-    report = f"fault {fault}" if fault else "ended" if status is None else f"exit {status}"
+    report = "ended" if status is None else f"exit {status}"
+    if fault:
+        report = f"fault {fault}"
     # The worker may be gone, which leaves nobody to read the report.
     with contextlib.suppress(OSError):
         os.write(control, (report if clean else f"left {report}").encode())

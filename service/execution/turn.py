@@ -135,7 +135,9 @@ class TurnExecution:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
             secrets = Secrets(of_environment(names) | self._tokens.rotated(connected) | of_proxies() | of_url(run.url))
             git = self._git(run, host, workspace.git_home, lambda text: attempt.note(f"git: {text}"))
-            is_signing_host = host is not None and host.app is not None and host.app.sign
+            api = None
+            if host is not None and host.app is not None and host.app.sign:
+                api = ApiCommits(self._tokens, host, run.path)
             share = self._disk.join(workspace.root)
             attempt = Attempt(
                 run=run,
@@ -148,7 +150,7 @@ class TurnExecution:
                 secrets=secrets,
                 at_work=at_work,
                 share=share,
-                api=ApiCommits(self._tokens, host, run.path) if host is not None and is_signing_host else None,
+                api=api,
                 recorder=self.recorder,
                 folder=self.folder,
                 settings=self.settings,
@@ -298,8 +300,12 @@ class TurnExecution:
     def _pause(self, attempt: Attempt, paused: TurnPause, why: str) -> NoReturn:
         """Keep the agent's work so far, and give the turn's slot back."""
         turn, change = attempt.turn, attempt.keep()
-        first = turn.from_turn if change is None else turn.number if change.files else None
-        fields = {**paused.change, **({} if change is None else asdict(change)), **attempt.keep_commit()}
+        first = turn.from_turn
+        fields = dict(paused.change)
+        if change is not None:
+            first = turn.number if change.files else None
+            fields.update(asdict(change))
+        fields.update(attempt.keep_commit())
         paused = replace(paused, from_turn=first, change=fields)
         self.recorder.write_for(turns.pause, turn, paused, self.recorder.clock())
         attempt.note(why)
