@@ -14,7 +14,7 @@ from app.engine.text import SafeText, safe_text
 from app.engine.times import ago
 from app.organizations.facts import full, invited_until, short
 from storage.records import Action
-from storage.records.results import Invitation
+from storage.records.organization import Invitation
 from widgets.actions import ActivityEntry
 from widgets.forms.dialog import reason
 from widgets.forms.field import LineField

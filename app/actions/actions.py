@@ -36,7 +36,7 @@ from storage.errors import (
 )
 from storage.ledger import Ledger, new_action_id
 from storage.records import Action, ActionFailure, Run, RunChanges, RunRow, SettledState
-from storage.records.results import NamedAgent
+from storage.records.organization import NamedAgent
 from storage.values import to_us
 
 log = logging.getLogger(__name__)

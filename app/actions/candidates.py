@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from app.api.requests import ContinueRun, StartRun, request_sent
 from app.engine.times import span
 from storage.records import Action, Run, RunClock, RunDetail, RunFilter
-from storage.records.results import Invitation, Turn
+from storage.records.organization import Invitation
+from storage.records.results import Turn
 
 TOLERANCE: Final = timedelta(minutes=5)
 """How far from the send a run may be dated, if the service's clock is known."""

@@ -23,7 +23,7 @@ from app.runs.command_rows import RunLookup
 from app.runs.command_wait import wait_options
 from storage.errors import StorageError
 from storage.records import Repository
-from storage.records.results import AgentInput, NamedAgent
+from storage.records.organization import AgentInput, NamedAgent
 
 _INPUT: Final = re.compile(r"[A-Za-z_][\w.-]*=", re.ASCII)
 """How an agent's input begins among the words."""

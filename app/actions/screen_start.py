@@ -18,7 +18,7 @@ from app.engine.engine import Engine
 from app.engine.text import closest, json_or_text
 from storage.errors import StorageError
 from storage.records import Repository
-from storage.records.results import AgentInput, NamedAgent
+from storage.records.organization import AgentInput, NamedAgent
 from widgets.forms.field import ChoiceField, InputField, PairsField, ParagraphField
 
 WORDS: Final = "instructions"

@@ -13,7 +13,8 @@ from app.api.transport import Call, CommitHook, Reply, Transport
 from app.engine.times import rfc3339
 from app.profiles.token import Token, TokenError, TokenSource
 from storage.records import WRITE_KINDS, HealthSample, RunPage
-from storage.records.results import Artifact, Change, FailureFacts, Invitation, LogChunk, NamedAgent, RunTurns
+from storage.records.organization import Invitation, NamedAgent
+from storage.records.results import Artifact, Change, FailureFacts, LogChunk, RunTurns
 
 _RESULTS: Final = "results of runs"
 _MAX_PATCH: Final = 64 << 20

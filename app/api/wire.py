@@ -20,13 +20,12 @@ from app.api.timestamps import timestamp
 from app.api.transport import Reply
 from storage.records import WRITE_KINDS, HealthSample, Repository, Run, RunPage
 from storage.records.health import NO_STATUS
+from storage.records.organization import AgentInput, NamedAgent
 from storage.records.results import (
     SEVERITIES,
-    AgentInput,
     Change,
     LogChunk,
     LogStep,
-    NamedAgent,
     PostingStatus,
     ReportedFinding,
     RunTurns,

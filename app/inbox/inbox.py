@@ -25,6 +25,7 @@ from storage.records.action import WRITE_KINDS
 from storage.records.decision import FINISHED_OUTCOMES
 from storage.records.following import StuckRun
 from storage.records.inbox import NO_TIME, InboxEntry, InboxItem, InboxKind, Mark
+from storage.records.results import OpenQuestion
 from storage.records.run import DEFAULT_PLATFORM
 from storage.state import State
 
@@ -54,6 +55,10 @@ class Cause:
     """The arguments of the command that resolves the cause; for approvals, without the decisions."""
     subject: str = ""
     choices: tuple[str, ...] = ()
+
+
+_OutagePeriod = tuple[str, datetime, datetime | None, Cause]
+"""A code host's name, the period in which its outage can make runs fail, and the outage; no end: it still can."""
 
 
 @dataclass(slots=True)
@@ -92,7 +97,8 @@ class Inbox:
 
     async def snooze(self, items: Sequence[InboxItem], until: datetime) -> None:
         """Snooze the items until this time; new events bring them back sooner."""
-        marks, whole = await self._marks(), await self._whole(items)
+        marks = await self._marks()
+        whole = await self._whole(items)
         snoozed = {
             key: replace(marks.get(key, _NO_MARK), snoozed_until=until, seen_until=at) for key, at in whole.items()
         }
@@ -124,7 +130,7 @@ class Inbox:
 
     async def _causes(self, now: datetime) -> list[Cause]:
         hosts, links, stuck = await self.engine.cache.states()
-        causes = await self._runs(now, await self._incidents.read(hosts, now), stuck)
+        causes = await self._run_causes(now, await self._incidents.read(hosts, now), stuck)
         if (since := unobserved_since(links, now)) is not None:
             title = f"Code hosts unobserved for {span((now - since).total_seconds())}: their health cannot be read"
             causes.append(_single("host", "link:health", title, since, "health", "health"))
@@ -138,105 +144,83 @@ class Inbox:
         undelivered: dict[str, Cause] = {}
         for delivery in await state.recent_deliveries(100, "failed"):
             if delivery.made_at > now - LOOK_BACK:
-                route, newest = delivery.message.route, delivery.message.title
-                key, fix = f"undelivered:{route}", f"notify test {shlex.quote(route)}"
+                route = delivery.message.route
+                newest = delivery.message.title
+                key = f"undelivered:{route}"
+                fix = f"notify test {shlex.quote(route)}"
                 many = f"messages not delivered over {route}, latest: {newest}"
                 cause = Cause(key, "undelivered", f"Not delivered over {route}: {newest}", many, [], fix, route)
                 undelivered.setdefault(route, cause).entries.append(InboxEntry(key, delivery.made_at))
-        return [*causes, *await self._automations(now, state), *undelivered.values()]
+        return [*causes, *await self._automation_causes(now, state), *undelivered.values()]
 
-    async def _runs(self, now: datetime, incidents: Sequence[Incident], stuck_runs: Sequence[StuckRun]) -> list[Cause]:
+    async def _run_causes(
+        self, now: datetime, incidents: Sequence[Incident], stuck_runs: Sequence[StuckRun]
+    ) -> list[Cause]:
+        """Outages of code hosts, failed runs, questions of agents, stuck runs, and followed runs that ended."""
         cache = self.engine.cache
-        ahead = (await self.engine.cache.budget()).clock_ahead
-        condition = RunFilter(statuses=("failed",), since=now + ahead - LOOK_BACK)
-        rows = await cache.rows(condition, RunSort(), offset=0, limit=MAX_RUNS)
+        ahead = (await cache.budget()).clock_ahead
+        runs = await self._failed_runs(now + ahead - LOOK_BACK)
+        reasons = await self._read_reasons(runs)
+        outages = self._recent_outages(incidents, now)
+        questions = await cache.questions()
+        failures: dict[str, Cause] = {}
+        asking: list[Cause] = []
+        for run in runs:
+            group = f"failed:{run.repository}"
+            if (question := questions.get(run.run_id)) is not None:
+                asking.append(_question(run, question, ahead))
+            elif (outage := _outage_during(run, outages, ahead)) is not None:
+                about = f"{run.repository}  {run.branch_name}"
+                outage.entries.append(_entry(outage.key, run, ahead, about, group))
+            else:
+                failure = _failure(run, reasons[run.run_id], group)
+                entry = _entry(failure.key, run, ahead, run.branch_name, group)
+                failures.setdefault(failure.key, failure).entries.append(entry)
+        open_outages = [outage for *_, outage in outages if outage.entries]
+        ended = await self._followed_ends(ahead)
+        return [*open_outages, *failures.values(), *asking, *_stuck_causes(stuck_runs, ahead), *ended]
+
+    async def _failed_runs(self, since: datetime) -> tuple[RunRow, ...]:
+        condition = RunFilter(statuses=("failed",), since=since)
+        runs = await self.engine.cache.rows(condition, RunSort(), offset=0, limit=MAX_RUNS)
         # A retried failure needs no attention: the retry is a separate run.
-        handled = await self.engine.ledger.results([*map(retry_key, rows)])
-        rows = tuple(run for run in rows if retry_key(run) not in handled)
-        changes = {row.run_id: (row.run_id, row.updated_at) for row in rows}
+        handled = await self.engine.ledger.results([*map(retry_key, runs)])
+        return tuple(run for run in runs if retry_key(run) not in handled)
+
+    async def _read_reasons(self, runs: Sequence[RunRow]) -> dict[str, str]:
+        """The service's reasons for failures by run id; only those that changed are read from the cache."""
+        changes = {run.run_id: (run.run_id, run.updated_at) for run in runs}
         # Separate, since another read may be in progress.
         reasons = dict(self._reasons)
         new = [run_id for run_id, change in changes.items() if change not in reasons]
         for start in range(0, len(new), _RUNS_AT_ONCE):
-            for run_id, detail in (await cache.details(new[start : start + _RUNS_AT_ONCE])).items():
+            details = await self.engine.cache.details(new[start : start + _RUNS_AT_ONCE])
+            for run_id, detail in details.items():
                 reason = reason_of(as_received(detail.run.raw_json))
                 reasons[changes[run_id]] = safe_text(reason, limit=100)
-        self._reasons = reasons = {change: reasons.get(change, "") for change in changes.values()}
-        recent = [incident for incident in incidents if incident.until > now - LOOK_BACK]
-        health_s = self.engine.profile.poll.health_s
-        outages = [(incident.platform, *incident.failures(health_s), _outage(incident, now)) for incident in recent]
-        failed: dict[str, Cause] = {}
-        questions = await cache.questions()
-        asking = list[Cause]()
-        for run in rows:
-            if (question := questions.get(run.run_id)) is not None:
-                key, title = f"question:{run.run_id}", f"{run.repository} asks: {' '.join(question.question.split())}"
-                fix = f"runs continue {shlex.quote(run.run_id)} ANSWER"
-                entries = [_entry(key, run, ahead, run.branch_name)]
-                asking.append(Cause(key, "question", title, "", entries, choices=question.choices, fix=fix))
-                continue
-            named, colon, _ = run.repository.partition(":")
-            platform = named if colon else DEFAULT_PLATFORM
-            at = _ended(run, ahead)
-            on_it = ((start, end, outage) for host, start, end, outage in outages if host == platform)
-            during = (outage for start, end, outage in on_it if start <= at and (end is None or at <= end))
-            group = f"failed:{run.repository}"
-            if (cause := next(during, None)) is not None:
-                cause.entries.append(_entry(cause.key, run, ahead, f"{run.repository}  {run.branch_name}", group))
-                continue
-            reason = reasons[changes[run.run_id]]
-            predicate = f"failed in {run.repository}{reason and ': '}{reason}"
-            # Reasons that differ only in digits usually have the same cause.
-            slug = re.sub(r"[^a-z]+", "-", reason.casefold())[:40].strip("-")
-            key = f"{group}:{slug}" if slug else group
-            cause = failed.setdefault(key, Cause(key, "failed", f"A run {predicate}", f"runs {predicate}"))
-            cause.entries.append(_entry(key, run, ahead, run.branch_name, group))
-        stuck: dict[str, Cause] = {}
-        for stuck_run in stuck_runs:
-            key = f"stuck:{stuck_run.repository}"
-            took = span((stuck_run.last_seen_at - stuck_run.active_since).total_seconds())
-            single = f"A run is stuck in {stuck_run.repository}: {stuck_run.status} for {took}"
-            many = f"runs are stuck in {stuck_run.repository}, the longest for {took}"
-            cause = stuck.setdefault(key, Cause(key, "stuck", single, many))
-            key = f"stuck:{stuck_run.run_id}"
-            cause.entries.append(
-                InboxEntry(key, stuck_run.active_since - ahead, run_id=stuck_run.run_id, status=stuck_run.status)
-            )
-        open_outages = [outage for *_, outage in outages if outage.entries]
-        ended = []
-        for row in [pin.row for pin in await cache.pins() if pin.row is not None]:
-            if row.is_final and row.status != "failed":
-                key, title = f"ended:{row.run_id}", f"Followed run {row.status}: {row.repository}"
-                ended.append(Cause(key, "ended", title, entries=[_entry(key, row, ahead, row.branch_name)]))
-        return [*open_outages, *failed.values(), *asking, *stuck.values(), *ended]
+        self._reasons = {change: reasons.get(change, "") for change in changes.values()}
+        return {run_id: reasons.get(change, "") for run_id, change in changes.items()}
 
-    async def _automations(self, now: datetime, state: State) -> list[Cause]:
+    def _recent_outages(self, incidents: Sequence[Incident], now: datetime) -> list[_OutagePeriod]:
+        health_s = self.engine.profile.poll.health_s
+        recent = [incident for incident in incidents if incident.until > now - LOOK_BACK]
+        return [(incident.platform, *incident.failures(health_s), _outage(incident, now)) for incident in recent]
+
+    async def _followed_ends(self, ahead: timedelta) -> list[Cause]:
+        ended: list[Cause] = []
+        for pin in await self.engine.cache.pins():
+            run = pin.row
+            if run is not None and run.is_final and run.status != "failed":
+                key = f"ended:{run.run_id}"
+                title = f"Followed run {run.status}: {run.repository}"
+                ended.append(Cause(key, "ended", title, entries=[_entry(key, run, ahead, run.branch_name)]))
+        return ended
+
+    async def _automation_causes(self, now: datetime, state: State) -> list[Cause]:
+        """Requests that wait for approval, paused rules, rules at their limit, and a missing bot."""
         rules = [rule for rule in rules_of(self.automations(), self.engine.profile.name) if rule.is_on]
-        causes = list[Cause]()
-        states = await state.rule_states()
         names = {rule.name for rule in rules}
-        waiting = await state.open_decisions(outcome="waiting")
-        details = await self.engine.cache.details([decision.run_id for decision in waiting])
-        approvals: dict[str, Cause] = {}
-        for decision in waiting:
-            run_id, rule = decision.run_id, decision.rule
-            words = in_words(decision, details.get(run_id))
-            about = f"Approve {words}" if words else f"{rule} waits for approval"
-            many = f"requests of {rule} wait for approval"
-            cause = Cause(f"approval:{rule}", "approval", "", many, fix="automations approve", subject=rule)
-            number = decision.decision_id
-            entry = InboxEntry(f"approval:{number}", decision.decided_at, "", run_id, about, decision_id=number)
-            approvals.setdefault(rule, cause).entries.append(entry)
-        causes += approvals.values()
-        for name in (rule.name for rule in rules):
-            stored = states.get(name)
-            if stored is not None and stored.paused:
-                # Ignore skipped occurrences: a paused rule keeps adding them to its journal.
-                last = next(iter(await state.journal(name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
-                at = stored.since if last is None else last.decided_at
-                title = f"{name} is paused: {stored.paused}"
-                fix = f"automations resume {shlex.quote(name)}"
-                causes.append(_single("paused", f"paused:{name}", title, at, name, fix))
+        causes = [*await self._approvals(state), *await self._paused_rules(rules, state)]
         for newest, count in await state.limited(now - LOOK_BACK):
             if newest.rule in names:
                 title = f"{newest.rule} reached its limit, {plural(count, 'time')}: {newest.reason}"
@@ -251,6 +235,36 @@ class Inbox:
             causes.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
         return causes
 
+    async def _approvals(self, state: State) -> list[Cause]:
+        waiting = await state.open_decisions(outcome="waiting")
+        details = await self.engine.cache.details([decision.run_id for decision in waiting])
+        causes: dict[str, Cause] = {}
+        for decision in waiting:
+            run_id = decision.run_id
+            rule = decision.rule
+            words = in_words(decision, details.get(run_id))
+            about = f"Approve {words}" if words else f"{rule} waits for approval"
+            many = f"requests of {rule} wait for approval"
+            cause = Cause(f"approval:{rule}", "approval", "", many, fix="automations approve", subject=rule)
+            number = decision.decision_id
+            entry = InboxEntry(f"approval:{number}", decision.decided_at, "", run_id, about, decision_id=number)
+            causes.setdefault(rule, cause).entries.append(entry)
+        return [*causes.values()]
+
+    async def _paused_rules(self, rules: Sequence[Rule], state: State) -> list[Cause]:
+        causes: list[Cause] = []
+        states = await state.rule_states()
+        for name in (rule.name for rule in rules):
+            stored = states.get(name)
+            if stored is not None and stored.paused:
+                # Ignore skipped occurrences: a paused rule keeps adding them to its journal.
+                last = next(iter(await state.journal(name, limit=1, outcomes=FINISHED_OUTCOMES)), None)
+                at = stored.since if last is None else last.decided_at
+                title = f"{name} is paused: {stored.paused}"
+                fix = f"automations resume {shlex.quote(name)}"
+                causes.append(_single("paused", f"paused:{name}", title, at, name, fix))
+        return causes
+
 
 def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
     """The open part of the cause, or None."""
@@ -261,7 +275,8 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
     if is_hidden or marks.get(cause.key, _NO_MARK).is_muted:
         return None
     entries = sorted((entry for entry, _ in undone), key=lambda entry: entry.at, reverse=True)
-    runs, oldest = sum(bool(entry.run_id) for entry in entries), entries[-1].at
+    runs = sum(bool(entry.run_id) for entry in entries)
+    oldest = entries[-1].at
     lasts = cause.kind == "host" and runs < len(entries)
     fix = cause.fix or (f"runs view {entries[0].run_id}" if runs else "")
     title = cause.one if len(entries) == 1 or not cause.many else f"{len(entries):,} {cause.many}"
@@ -272,7 +287,8 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         title = f"{title}, {plural(runs, 'run')} failed"
     elif cause.kind == "failed" and NO_TIME < oldest < entries[0].at - _DAY:
         title = f"{title}, since {day(oldest, now)}"
-    back, known = "", [mark for _, own in marked for mark in own]
+    back = ""
+    known = [mark for _, own in marked for mark in own]
     if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
         back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
     elif any(mark.done_until is not None for mark in known):
@@ -299,8 +315,10 @@ def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, f
 
 def _outage(incident: Incident, now: datetime) -> Cause:
     """One outage of a code host; after recovery it stays an item only if it broke runs."""
-    key, start = f"host:{incident.platform}:{rfc3339(incident.start)}", clock_time(incident.start, now)
-    title, fix = f"{incident.platform} {incident.word} since {start}", "health"
+    key = f"host:{incident.platform}:{rfc3339(incident.start)}"
+    start = clock_time(incident.start, now)
+    title = f"{incident.platform} {incident.word} since {start}"
+    fix = "health"
     if incident.is_cut_off:
         title = f"{incident.platform} is no longer connected; {incident.word} when last seen, since {start}"
     elif incident.recovered_at is not None:
@@ -309,6 +327,50 @@ def _outage(incident: Incident, now: datetime) -> Cause:
     is_listed = not incident.is_over or incident.is_cut_off
     entries = [InboxEntry(key, incident.start, f"host:{incident.platform}")] if is_listed else []
     return Cause(key, "host", title, "", entries, fix, incident.platform)
+
+
+def _outage_during(run: RunRow, outages: Sequence[_OutagePeriod], ahead: timedelta) -> Cause | None:
+    """The outage of the run's code host in which it failed."""
+    named, colon, _ = run.repository.partition(":")
+    platform = named if colon else DEFAULT_PLATFORM
+    at = _ended(run, ahead)
+    for host, start, end, outage in outages:
+        if host == platform and start <= at and (end is None or at <= end):
+            return outage
+    return None
+
+
+def _failure(run: RunRow, reason: str, group: str) -> Cause:
+    """The cause of a run's failure, without its entries."""
+    predicate = f"failed in {run.repository}: {reason}" if reason else f"failed in {run.repository}"
+    # Reasons that differ only in digits usually have the same cause.
+    slug = re.sub(r"[^a-z]+", "-", reason.casefold())[:40].strip("-")
+    key = f"{group}:{slug}" if slug else group
+    return Cause(key, "failed", f"A run {predicate}", f"runs {predicate}")
+
+
+def _question(run: RunRow, question: OpenQuestion, ahead: timedelta) -> Cause:
+    key = f"question:{run.run_id}"
+    title = f"{run.repository} asks: {' '.join(question.question.split())}"
+    fix = f"runs continue {shlex.quote(run.run_id)} ANSWER"
+    entries = [_entry(key, run, ahead, run.branch_name)]
+    return Cause(key, "question", title, "", entries, choices=question.choices, fix=fix)
+
+
+def _stuck_causes(stuck_runs: Sequence[StuckRun], ahead: timedelta) -> list[Cause]:
+    """One cause for each repository; its title is that of the repository's first run."""
+    causes: dict[str, Cause] = {}
+    for run in stuck_runs:
+        took = span((run.last_seen_at - run.active_since).total_seconds())
+        cause = Cause(
+            f"stuck:{run.repository}",
+            "stuck",
+            f"A run is stuck in {run.repository}: {run.status} for {took}",
+            f"runs are stuck in {run.repository}, the longest for {took}",
+        )
+        entry = InboxEntry(f"stuck:{run.run_id}", run.active_since - ahead, run_id=run.run_id, status=run.status)
+        causes.setdefault(cause.key, cause).entries.append(entry)
+    return [*causes.values()]
 
 
 def _entry(key: str, run: RunRow, ahead: timedelta, about: str, group: str = "") -> InboxEntry:

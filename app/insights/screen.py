@@ -96,9 +96,9 @@ def write(view: InsightsView, path: Path) -> None:
                 file.add(line, dict(zip(COLUMNS, line, strict=True)))
 
 
-AT_MOST_EVERY: Final = timedelta(seconds=5)
+MIN_INTERVAL: Final = timedelta(seconds=5)
 """The shortest interval between updates, since figures of many runs are expensive."""
-AT_LEAST_EVERY: Final = timedelta(minutes=15)
+MAX_INTERVAL: Final = timedelta(minutes=15)
 """The longest one: the last hour or day of the chart changes with time alone."""
 
 
@@ -179,7 +179,7 @@ class InsightsScreen(BaseScreen):
         if view is None:
             return
         age = now - view.at
-        if (self._is_stale and age >= AT_MOST_EVERY) or age >= AT_LEAST_EVERY:
+        if (self._is_stale and age >= MIN_INTERVAL) or age >= MAX_INTERVAL:
             self._reader.ask()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -93,86 +93,139 @@ class Situation(Struct, frozen=True):
         return [self.marks[key] for key in subject.keys if key in self.marks]
 
 
-def plan(at: Situation, notify: NotifySettings) -> Plan:
+_Batches = dict[tuple[str, tuple[str, ...]], list[Alert]]
+"""Alerts that one message reports, by batch and routes."""
+
+
+def plan(situation: Situation, notify: NotifySettings) -> Plan:
     """The messages that are due, the alerts that are settled, and the new state of reported problems."""
     settled: dict[str, Settled] = {}
     unrouted: list[Alert] = []
-    passed: list[Message] = []
-    batches: dict[tuple[str, tuple[str, ...]], list[Alert]] = defaultdict(list)
-    for alert in at.waiting:
-        match _verdict(alert, at, notify):
+    recovered: list[Message] = []
+    batches: _Batches = defaultdict(list)
+    for alert in situation.waiting:
+        match _verdict(alert, situation, notify):
             case "hold":
                 pass
-            case "send" | "passed" as verdict:
-                routes = routes_of(alert, notify, at.now)
-                awake = tuple(route for route in routes if not notify.is_quiet(route, at.now))
+            case "send" | "recovered" as verdict:
+                routes = routes_of(alert, notify, situation.now)
+                awake = tuple(route for route in routes if not notify.is_quiet(route, situation.now))
                 if not routes:
                     unrouted.append(alert)
                 elif verdict == "send" and awake:
                     batches[alert.batch, awake].append(alert)
-                elif verdict == "passed":
+                elif verdict == "recovered":
                     # In quiet hours nobody wants reports of past problems.
                     settled[alert.key] = "notified" if awake else "over"
-                    passed += [_passed(alert, route, at) for route in awake]
+                    recovered += [_recovered_message(alert, route, situation) for route in awake]
             case outcome:
                 settled[alert.key] = outcome
-    before = {problem.key: problem for problem in at.problems}
-    reported, messages = dict(before), list[Message]()
-    for (batch, routes), alerts in batches.items():
-        # Send at once: a user asked for this message.
-        is_asked = any(alert.key.startswith(f"automation:{alert.source}:asked:") for alert in alerts)
-        waits_since = min(alert.entered_at or at.now for alert in alerts)
-        # The first message about a subject is not held back by messages about other subjects.
-        known = {(problem.group, problem.source) for problem in at.problems if problem.route == routes[0]}
-        is_new = any(alert.kind in ENDING and (alert.group, alert.source) not in known for alert in alerts)
-        last, _ = at.last_made.get((routes[0], batch), (None, False))
-        wait = timedelta(0) if alerts[0].kind in OUTAGES else notify.group_wait
-        is_due = at.now >= waits_since + wait and (is_new or last is None or at.now >= last + notify.group_interval)
-        if not (is_asked or is_due):
-            continue
-        settled |= dict.fromkeys((alert.key for alert in alerts), "notified")
-        both, groups = together(alerts), tuple(dict.fromkeys(alert.group for alert in alerts))
-        for route in routes:
-            about, count = dict(both.about), len(alerts)
-            messages.append(Message(route, batch, "new", both.level, both.title, both.body, groups, about, count))
-            for alert in alerts:
-                if alert.kind in ENDING:
-                    key = alert.group, alert.source, route
-                    reported[key] = _counted(reported.get(key), alert, route, at, notify)
+    due = {
+        (batch, routes): alerts
+        for (batch, routes), alerts in batches.items()
+        if _is_message_due(batch, routes[0], alerts, situation, notify)
+    }
+    settled.update((alert.key, "notified") for alerts in due.values() for alert in alerts)
+    before = {problem.key: problem for problem in situation.problems}
+    reported = _add_reports(before, due, situation, notify)
     # A problem reported just now is neither over nor due for a reminder.
-    lasting = [problem for problem in at.problems if reported[problem.key] is problem]
-    over, again = _over(lasting, at, notify), []
-    for problem in (problem for problem in lasting if problem not in over):
-        route_of = notify.route(problem.route)
-        is_due = route_of.repeat is not None and at.now >= problem.last_at + route_of.repeat
-        is_put_off = at.is_acknowledged(problem) or at.is_snoozed(problem) or notify.is_quiet(problem.route, at.now)
-        incident = at.incident(problem.group.partition(":")[2], problem.newest_at)
-        # Wait: the host has not been healthy long enough to report it.
-        is_put_off = is_put_off or (problem.kind == "host" and incident is not None and not incident.is_ongoing)
-        is_there = at.has(problem.group, problem.newest_at) is True
-        # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
-        _, is_waiting = at.last_made.get((problem.route, problem.batch), (None, False))
-        is_wanted = is_due and is_there and not (is_put_off or is_waiting)
-        if is_wanted and at.now - problem.first_at <= route_of.give_up:
-            again.append(problem)
-    reported |= {problem.key: replace(problem, last_at=at.now) for problem in again}
-    messages += [*passed, *_messages("over", over, at), *_messages("again", again, at)]
+    lasting = [problem for problem in situation.problems if reported[problem.key] is problem]
+    over = _over_problems(lasting, situation, notify)
+    reminded = [problem for problem in lasting if problem not in over and _is_reminder_due(problem, situation, notify)]
+    reported.update((problem.key, replace(problem, last_at=situation.now)) for problem in reminded)
+    messages = [
+        *_new_messages(due),
+        *recovered,
+        *_problem_messages("over", over, situation),
+        *_problem_messages("again", reminded, situation),
+    ]
     changed = tuple(problem for key, problem in reported.items() if problem is not before.get(key))
     return Plan(tuple(messages), settled, changed, tuple(over), tuple(unrouted))
 
 
-def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | Literal["send", "hold", "passed"]:
-    is_snoozed = at.is_snoozed(alert)
+def _is_message_due(
+    batch: str, first_route: str, alerts: Sequence[Alert], situation: Situation, notify: NotifySettings
+) -> bool:
+    """Whether to report these alerts now, instead of waiting for more of their batch."""
+    # A user asked for this message.
+    if any(alert.key.startswith(f"automation:{alert.source}:asked:") for alert in alerts):
+        return True
+    now = situation.now
+    wait = timedelta(0) if alerts[0].kind in OUTAGES else notify.group_wait
+    if now < min(alert.entered_at or now for alert in alerts) + wait:
+        return False
+    # The first message about a subject is not held back by messages about other subjects.
+    known = {(problem.group, problem.source) for problem in situation.problems if problem.route == first_route}
+    if any(alert.kind in ENDING and (alert.group, alert.source) not in known for alert in alerts):
+        return True
+    last, _ = situation.last_made.get((first_route, batch), (None, False))
+    return last is None or now >= last + notify.group_interval
+
+
+def _new_messages(batches: _Batches) -> list[Message]:
+    messages: list[Message] = []
+    for (batch, routes), alerts in batches.items():
+        combined = together(alerts)
+        groups = tuple(dict.fromkeys(alert.group for alert in alerts))
+        level, title, body = combined.level, combined.title, combined.body
+        for route in routes:
+            about = dict(combined.about)
+            messages.append(Message(route, batch, "new", level, title, body, groups, about, len(alerts)))
+    return messages
+
+
+def _add_reports(
+    before: Mapping[tuple[str, str, str], ReportedProblem],
+    batches: _Batches,
+    situation: Situation,
+    notify: NotifySettings,
+) -> dict[tuple[str, str, str], ReportedProblem]:
+    """The reported problems after these alerts are reported as well."""
+    reported = dict(before)
+    for (_, routes), alerts in batches.items():
+        for route in routes:
+            for alert in alerts:
+                if alert.kind in ENDING:
+                    key = alert.group, alert.source, route
+                    reported[key] = _problem_after(reported.get(key), alert, route, situation, notify)
+    return reported
+
+
+def _is_reminder_due(problem: ReportedProblem, situation: Situation, notify: NotifySettings) -> bool:
+    """Whether to report a problem again that still exists."""
+    now = situation.now
+    route = notify.route(problem.route)
+    if route.repeat is None or now < problem.last_at + route.repeat or now - problem.first_at > route.give_up:
+        return False
+    is_handled = situation.is_acknowledged(problem) or situation.is_snoozed(problem)
+    if is_handled or notify.is_quiet(problem.route, now):
+        return False
+    # Wait: the host has not been healthy long enough to report it.
+    incident = situation.incident(problem.group.partition(":")[2], problem.newest_at)
+    if problem.kind == "host" and incident is not None and not incident.is_ongoing:
+        return False
+    # A reminder that cannot be delivered is tried again, and must not arrive after a newer one.
+    _, is_waiting = situation.last_made.get((problem.route, problem.batch), (None, False))
+    return not is_waiting and situation.has(problem.group, problem.newest_at) is True
+
+
+def _verdict(
+    alert: Alert, situation: Situation, notify: NotifySettings
+) -> Settled | Literal["send", "hold", "recovered"]:
+    is_snoozed = situation.is_snoozed(alert)
     is_failure = alert.kind == "failed"
     # A snoozed event is never reported later, unlike a snoozed problem.
-    if any(mark.is_muted for mark in at.marks_on(alert)) or (is_snoozed and alert.kind not in ENDING):
+    if any(mark.is_muted for mark in situation.marks_on(alert)) or (is_snoozed and alert.kind not in ENDING):
         return "muted"
-    waited, is_there = at.now - (alert.entered_at or at.now), None
+    waited = situation.now - (alert.entered_at or situation.now)
+    is_there = None
     if alert.kind in ENDING:
-        is_there = at.has(alert.group, alert.at)
-        was_reported = any((problem.group, problem.source) == (alert.group, alert.source) for problem in at.problems)
+        is_there = situation.has(alert.group, alert.at)
+        was_reported = any(
+            (problem.group, problem.source) == (alert.group, alert.source) for problem in situation.problems
+        )
         if is_there is False and alert.kind in OUTAGES and not was_reported and not is_snoozed:
-            return "passed" if waited <= MAX_WAIT else "expired"
+            return "recovered" if waited <= MAX_WAIT else "expired"
         # A failure is worth reporting for a while, even if another run has completed since.
         if is_there is False and (not is_failure or was_reported or waited > notify.group_interval):
             return "over"
@@ -181,44 +234,46 @@ def _verdict(alert: Alert, at: Situation, notify: NotifySettings) -> Settled | L
     return "expired" if waited > MAX_WAIT and (is_failure or not is_there) else "send"
 
 
-def _counted(
-    before: ReportedProblem | None, alert: Alert, route: str, at: Situation, notify: NotifySettings
+def _problem_after(
+    before: ReportedProblem | None, alert: Alert, route: str, situation: Situation, notify: NotifySettings
 ) -> ReportedProblem:
     """The state of the alert's problem after the route reports the alert."""
     if before is None:
         about = {**alert.about, BEGAN: alert.at.isoformat()}
         facts = (alert.group, alert.source, route, alert.level, alert.title, about)
-        return ReportedProblem(*facts, first_at=at.now, last_at=at.now, newest_at=alert.at)
-    is_new = at.is_acknowledged(before) or at.now - before.first_at > notify.route(route).give_up
+        return ReportedProblem(*facts, first_at=situation.now, last_at=situation.now, newest_at=alert.at)
+    is_new = situation.is_acknowledged(before) or situation.now - before.first_at > notify.route(route).give_up
     return replace(
         before,
         level=worst((before.level, alert.level)),
         title=alert.title,
         about={**alert.about, BEGAN: before.about.get(BEGAN, before.newest_at.isoformat())},
-        first_at=at.now if is_new else before.first_at,
-        last_at=at.now,
+        first_at=situation.now if is_new else before.first_at,
+        last_at=situation.now,
         newest_at=max(before.newest_at, alert.at),
         count=before.count + 1,
     )
 
 
-def _over(lasting: Sequence[ReportedProblem], at: Situation, notify: NotifySettings) -> list[ReportedProblem]:
+def _over_problems(
+    lasting: Sequence[ReportedProblem], situation: Situation, notify: NotifySettings
+) -> list[ReportedProblem]:
     """Problems that are over, held back until their batch is over, or for one interval, to share one message."""
-    is_there = {problem.key: at.has(problem.group, problem.newest_at) for problem in lasting}
+    is_there = {problem.key: situation.has(problem.group, problem.newest_at) for problem in lasting}
     open_batches = {(problem.route, problem.batch) for problem in lasting if is_there[problem.key] is not False}
     over: list[ReportedProblem] = []
     for problem in (problem for problem in lasting if is_there[problem.key] is False):
         key = problem.route, problem.batch
-        last, is_waiting = at.last_made.get(key, (problem.last_at, False))
-        interval_over = at.now >= last + notify.group_interval
+        last, is_waiting = situation.last_made.get(key, (problem.last_at, False))
+        interval_over = situation.now >= last + notify.group_interval
         is_due = key not in open_batches or interval_over or problem.kind in OUTAGES
         # The end must not arrive before the beginning, which may still be on its way.
-        if is_due and not is_waiting and not notify.is_quiet(problem.route, at.now):
+        if is_due and not is_waiting and not notify.is_quiet(problem.route, situation.now):
             over.append(problem)
     return over
 
 
-def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situation) -> list[Message]:
+def _problem_messages(phase: MessagePhase, problems: Iterable[ReportedProblem], situation: Situation) -> list[Message]:
     batches: dict[tuple[str, str], list[ReportedProblem]] = defaultdict(list)
     for problem in problems:
         batches[problem.route, problem.batch].append(problem)
@@ -227,19 +282,23 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
         newest = max(group, key=lambda problem: problem.newest_at)
         title = f"Ongoing: {newest.title}"
         level = worst(problem.level for problem in group)
-        count = sum(p.count for p in group)
+        count = sum(problem.count for problem in group)
         # When the problems began, as far as the alerts say.
-        began = (datetime.fromisoformat(p.about[BEGAN]) if p.about.get(BEGAN) else p.first_at for p in group)
-        lasted = f"after {span((at.now - min(began)).total_seconds())}"
+        began = min(
+            datetime.fromisoformat(problem.about[BEGAN]) if problem.about.get(BEGAN) else problem.first_at
+            for problem in group
+        )
+        lasted = f"after {span((situation.now - began).total_seconds())}"
         if phase == "over":
             kind, _, subject = newest.group.partition(":")
             name = newest.about.get("repository") or safe_text(subject, limit=80)
-            title, level = OVER.get(newest.group, OVER[kind]).format(name), "information"
+            title = OVER.get(newest.group, OVER[kind]).format(name)
+            level = "information"
             if kind == "host":
-                incident = at.incident(subject, newest.newest_at)
+                incident = situation.incident(subject, newest.newest_at)
                 how = ": its incident is no longer on record"
                 if incident is not None:
-                    lasted = _between(incident, at.now)
+                    lasted = _between(incident, situation.now)
                     has_recovered = incident.recovered_at is not None
                     how = " has recovered" if has_recovered else " is no longer connected: its state is unknown"
                 title = f"Code host {name}{how}"
@@ -251,16 +310,17 @@ def _messages(phase: MessagePhase, problems: Iterable[ReportedProblem], at: Situ
     return messages
 
 
-def _passed(alert: Alert, route: str, at: Situation) -> Message:
+def _recovered_message(alert: Alert, route: str, situation: Situation) -> Message:
     """One message about an outage that was over before it could be reported, with its start and end."""
     name = safe_text(alert.group.partition(":")[2], limit=80)
-    incident = at.incident(name, alert.at) if alert.kind == "host" else None
-    title, body = f"{alert.title}, over by now", alert.body
+    incident = situation.incident(name, alert.at) if alert.kind == "host" else None
+    title = f"{alert.title}, over by now"
+    body = alert.body
     if incident is not None:
         ending = "" if incident.recovered_at is not None else " until it was disconnected"
         title = f"Code host {name} was {incident.word} for {span(incident.lasted.total_seconds())}{ending}"
         title = f"{alert.source}: {title}" if alert.source else title
-        body = f"{_between(incident, at.now).partition(', ')[2]} · {alert.body}"
+        body = f"{_between(incident, situation.now).partition(', ')[2]} · {alert.body}"
     return Message(route, alert.batch, "over", alert.level, title, body, (alert.group,), dict(alert.about))
 
 
@@ -273,7 +333,8 @@ def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str,
     """The names of the alert's routes at this time; empty if no rule matches."""
     if alert.route != DEFAULT_ROUTE or not notify.rules:
         return (alert.route,)
-    repository, time = alert.about.get("repository", ""), now.astimezone().time()
+    repository = alert.about.get("repository", "")
+    time = now.astimezone().time()
     for rule in notify.rules:
         is_there = not rule.repository or any(fnmatchcase(repository, glob) for glob in rule.repository)
         is_meant = worst((rule.severity, alert.level)) == alert.level and (not rule.kind or alert.kind in rule.kind)

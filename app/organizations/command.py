@@ -32,7 +32,7 @@ from app.organizations.imports import MAX_FILE_BYTES, ImportFileError, ImportRow
 from app.runs.document import as_received
 from storage import RunwardenError
 from storage.records import Action
-from storage.records.results import Invitation
+from storage.records.organization import Invitation
 from storage.values import utc_now
 
 MAX_PROBLEMS: Final = 20

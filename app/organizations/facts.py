@@ -6,7 +6,7 @@ from typing import Final
 
 from app.engine.times import age, ago, stamp
 from storage.records import Action, Tone
-from storage.records.results import Invitation
+from storage.records.organization import Invitation
 
 LIFETIME: Final = timedelta(days=30)
 """How long the administrator's invitation holds (spec 3)."""

@@ -2,7 +2,7 @@
 
 from app.api.errors import ApiError, ForbiddenError, NotOfferedError, RefusedError
 from app.engine.engine import Engine
-from storage.records.results import Invitation
+from storage.records.organization import Invitation
 
 
 async def read_invitations(engine: Engine) -> tuple[Invitation, ...] | None:

@@ -28,7 +28,7 @@ from widgets.frame import Notice
 from widgets.organizations import ATTEMPT_COLUMNS, OrganizationEntry
 
 if TYPE_CHECKING:
-    from storage.records.results import Invitation
+    from storage.records.organization import Invitation
 
 NOTHING_YET: Final = Notice(
     "○",

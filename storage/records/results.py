@@ -175,45 +175,6 @@ class PostingStatus(Struct, frozen=True):
         return f"{kind}: {text}" if text else kind
 
 
-class AgentInput(Struct, frozen=True):
-    """An input that a named agent takes."""
-
-    name: str
-    type: str = "any"
-    description: str = ""
-    default: str | None = None
-    """The default as it is typed on a command line; None: it has none."""
-    choices: tuple[str, ...] = ()
-    """The only values, as they are typed; empty: any of its type."""
-    is_required: bool = False
-
-
-class NamedAgent(Struct, frozen=True):
-    """An agent that can be started by name."""
-
-    name: str
-    description: str = ""
-    inputs: tuple[AgentInput, ...] = ()
-    """Empty: any."""
-
-
-class Invitation(Struct, frozen=True):
-    """The invitation of a new organization's administrator, as last reported by the service."""
-
-    invitation_id: str
-    organization_id: str
-    email: str
-    state: str = ""
-    """`waiting`, `sent`, `refused`, `accepted`, `withdrawn` or `expired`, as received."""
-    sent_at: datetime | None = None
-    expires_at: datetime | None = None
-    accepted_at: datetime | None = None
-    failure: str | None = None
-    """Why its mail was not sent; None: nothing to explain."""
-    mail: str = ""
-    """Where the service's mail goes: `smtp`, `outbox`, or empty: not reported."""
-
-
 class RunTurns(Struct, frozen=True):
     """The turns of a run, oldest first."""
 

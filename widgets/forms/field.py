@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static, TextArea
 
 from app.engine.text import safe_text
-from storage.records.results import AgentInput
+from storage.records.organization import AgentInput
 from widgets.forms.inputs import CharactersRemoved, ChoiceInput, LineInput, ParagraphInput, printable
 from widgets.kit import after_refresh
 from widgets.kit.badges import STYLES, Tone
