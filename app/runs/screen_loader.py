@@ -351,7 +351,7 @@ class RunsLoader:
         indexed = {
             line: which for line, which in lines.items() if not (which.is_scan or which.branches or which.not_branches)
         }
-        counts = dict(zip(indexed, await asyncio.gather(*map(engine.cache.count, indexed.values())), strict=True))
+        counts = dict(zip(indexed, await engine.cache.counts(indexed.values()), strict=True))
         own = self.query.view.query
         if own in lines.keys() - indexed.keys() and own in self.counts:
             counts[own] = self.counts[own]

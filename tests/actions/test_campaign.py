@@ -381,7 +381,7 @@ class Storm:
                     await asyncio.sleep(for_s)
                 continue
             desk = self.rng.choice(self.desks)
-            file = desk.ledger if name == "ledger" else desk.store.__self__.cache  # type: ignore[attr-defined] — the store is a bound method
+            file = desk.ledger if name == "ledger" else desk.store.func.__self__.cache  # type: ignore[attr-defined] — a partial of a bound method
             for query in ("PRAGMA max_page_count = 1", f"PRAGMA max_page_count = {2**30}"):
                 with suppress(StorageError):
                     await file.writer.run(lambda connection, query=query: connection.execute(query).fetchall())
