@@ -239,7 +239,8 @@ class Actions(Struct, frozen=True):
     async def send_again(self, action_id: str) -> Action:
         """Send an action of unknown outcome once more; the caller has asked the user.
 
-        Raises as `submit` does, `NoSuchActionError`, or `WrongStateError` if its outcome is not unknown.
+        Raises `NoSuchActionError`, `WrongStateError` if its outcome is not unknown, or `ActionRefusedError` if nothing
+        was sent.
         """
         if (old := await self.ledger.action(action_id)) is None:
             raise NoSuchActionError(action_id)

@@ -55,7 +55,9 @@ class Candidate(Struct, frozen=True):
         """The run's time relative to the send, as exactly as the service's clock is known."""
         if self.after is None:
             return "first seen after the send"
-        verb = "" if not self.is_turn else "continued " if self.is_observed else "last changed "
+        verb = ""
+        if self.is_turn:
+            verb = "continued " if self.is_observed else "last changed "
         seconds = self.after.total_seconds()
         if -PRECISION <= self.after < timedelta(0):
             return f"{verb}at the send"
@@ -175,7 +177,9 @@ class Send(Struct, frozen=True):
     def _candidate(
         self, detail: RunDetail, at: datetime | None, *, is_turn: bool = False, is_observed: bool = False
     ) -> Candidate:
-        run, mark, is_marked = detail.run, self.action.action_id, False
+        run = detail.run
+        mark = self.action.action_id
+        is_marked = False
         with suppress(ValueError):
             document = json.loads(run.raw_json)
             shown = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
@@ -186,8 +190,10 @@ class Send(Struct, frozen=True):
 
     def with_turns(self, candidate: Candidate, turns: Sequence[Turn], caller: str | None) -> Candidate:
         """The candidate with the service's report of its turns. `caller`: the service's name for us, if known."""
-        turn = turns[-1 if candidate.is_turn else 0] if turns else None
-        if turn is None or turn.instructions is None:
+        if not turns:
+            return candidate
+        turn = turns[-1] if candidate.is_turn else turns[0]
+        if turn.instructions is None:
             return candidate
         is_same = turn.instructions.strip() == self.request.instructions.strip()
         is_ours = None if caller is None or turn.caller is None else turn.caller == caller

@@ -2,12 +2,14 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import click
 
+from app.actions.candidates import Proposal
 from app.actions.command_writes import (
     DRY_RUN_OPTION,
     action_document,
@@ -138,9 +140,11 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
             proposal = await engine.reconciliation.cached(action)
     document: dict[str, object] = {"action": action_document(action)}
     if proposal is not None:
-        runs = [spec_fields(candidate.run) for candidate in proposal.candidates]
-        runs += [facts(invited, "organization_id email state sent_at") for invited in proposal.organizations]
-        document |= {"candidates": runs, "certain": proposal.is_certain}
+        document["candidates"] = [
+            *(spec_fields(candidate.run) for candidate in proposal.candidates),
+            *(facts(invited, "organization_id email state sent_at") for invited in proposal.organizations),
+        ]
+        document["certain"] = proposal.is_certain
     pairs = [
         ("action_id", action.action_id),
         ("kind", action.kind),
@@ -165,17 +169,25 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         if action.is_open:
             output.note(advice(action, invocation.command_line))
         if proposal:
-            for candidate in proposal.candidates:
-                words = None if candidate.is_same is None else "same words" if candidate.is_same else "other words"
-                by = f"by {candidate.caller}" if candidate.caller else None
-                mark = "carries this action's id" if candidate.is_marked else None
-                evidence = ", ".join(filter(None, (candidate.when, words, by, mark)))
-                parts = ("candidate", candidate.run.run_id, evidence, candidate.run.status, candidate.run.branch_name)
-                output.text(safe_text("  ".join(filter(None, parts)), limit=300))
-            for invited in proposal.organizations:
-                text = f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
-                output.text(safe_text(text, limit=300))
+            for candidate in _candidate_lines(proposal):
+                output.text(safe_text(candidate, limit=300))
     return Exit.DONE
+
+
+def _candidate_lines(proposal: Proposal) -> Iterator[str]:
+    """One line for each possible result, with the evidence for it."""
+    for candidate in proposal.candidates:
+        evidence = [candidate.when]
+        if candidate.is_same is not None:
+            evidence.append("same words" if candidate.is_same else "other words")
+        if candidate.caller:
+            evidence.append(f"by {candidate.caller}")
+        if candidate.is_marked:
+            evidence.append("carries this action's id")
+        run = candidate.run
+        yield "  ".join(filter(None, ("candidate", run.run_id, ", ".join(evidence), run.status, run.branch_name)))
+    for invited in proposal.organizations:
+        yield f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
 
 
 @actions.command("resolve", cls=FactCommand)

@@ -1,4 +1,4 @@
-"""`runs start`, `continue` and `say`, and `agents`: work for the service, with instructions from anywhere."""
+"""`runs start`, `continue` and `say`, and `agents`: start runs and continue them, with instructions from anywhere."""
 
 import os
 import re
@@ -67,7 +67,7 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
         if not text:
             raise failed("usage", "The editor returned no instructions; nothing was sent.")
     if not text.strip():
-        raise failed("usage", "The words are empty: say what the agent should do.")
+        raise failed("usage", "The instructions are empty: write what the agent should do.")
     return text
 
 

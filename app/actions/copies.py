@@ -26,7 +26,10 @@ class UnfaithfulError(RunwardenError):
 
 
 def as_curl(base_url: str, request: WriteRequest) -> str:
-    """The request for curl, which takes the token from the shell's RUNWARDEN_TOKEN; raises as `as_command` does."""
+    """The request for curl, which takes the token from the shell's RUNWARDEN_TOKEN.
+
+    Raises `UnfaithfulError` if a value cannot be pasted into a shell as it is.
+    """
     url = _faithful(f"{base_url}{request.path}")
     return " \\\n  ".join(
         (

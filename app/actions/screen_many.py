@@ -210,12 +210,16 @@ class ManyForm(ActionForm):
             them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
             more = f" Press ^s to send the next {min(rest, self._cap):,}." if unknown is None else ""
             meaning.append(f"{rest:,} {them}.{more}")
-        verdict: OutcomeVerdict = "done" if is_done else "blocked" if view.confirmed else "failed"
+        verdict: OutcomeVerdict = "failed"
         if unknown is not None:
             verdict = "unknown"
             meaning.append(
                 "Whether that one took effect is unknown: press v to resolve it. Until then nothing more is sent."
             )
+        elif is_done:
+            verdict = "done"
+        elif view.confirmed:
+            verdict = "blocked"
         headline = batch.text.done.format(f"{view.confirmed:,}", plural(len(view.lines), "run"))
         self.show_outcome(OutcomeText(verdict, headline, facts, tuple(meaning)))
 

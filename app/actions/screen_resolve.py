@@ -233,7 +233,11 @@ class ResolveForm(ModalScreen[Action | None]):
     def _doubt(self, result_id: str | None) -> None:
         """Offer to record an id that looks wrong; None: withdraw the offer and clear its message."""
         self._doubted = result_id
-        without = {"force", "apply"} if self._resolved is not None else {"force"} if result_id is None else set()
+        without: set[str] = set()
+        if self._resolved is not None:
+            without = {"force", "apply"}
+        elif result_id is None:
+            without = {"force"}
         self._dialog.enter("editing", without=frozenset(without))
         self._dialog.border_subtitle = ""
         self._dialog.banner(None)

@@ -168,7 +168,8 @@ class Budget:
     async def in_turn(self, priority: Priority, read: Callable[[], Awaitable[T]]) -> T:
         """Send a read in its turn. After a 429 it is sent once more, if the wait is stated and short for its priority.
 
-        A poll is not sent again: the next one comes soon enough. Raises as `turn`, and as `read` does.
+        A poll is not sent again: the next one comes soon enough. Raises the errors of `read`, and `RateLimitedError` or
+        `UnreachableError` if nothing was sent.
         """
         until_s = self.now_s() + PATIENCE_S[priority]
         try:

@@ -88,7 +88,9 @@ def record(kind: type[_Record], received: object, **own: object) -> _Record:
 
 def _shown(received: object) -> str:
     """A field as text, whatever its type; null and a missing one are empty."""
-    return "" if received is None else received if isinstance(received, str) else msgspec.json.encode(received).decode()
+    if received is None:
+        return ""
+    return received if isinstance(received, str) else msgspec.json.encode(received).decode()
 
 
 def _run(received: object) -> Run | None:

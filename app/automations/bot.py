@@ -249,9 +249,12 @@ class Bot:
         try:
             yield
         except Exception as error:
-            event, problem = "storage_failed", str(error)
-            if not isinstance(error, StorageError):
-                event, problem = "job_failed", f"It broke ({type(error).__name__}: {error}); the log has more."
+            if isinstance(error, StorageError):
+                event = "storage_failed"
+                problem = str(error)
+            else:
+                event = "job_failed"
+                problem = f"It failed unexpectedly ({type(error).__name__}: {error}); see the log for details."
                 log.exception("%s broke", job)
             if problem != self._failures.get(job):
                 self.say(event, job=job, message=problem)

@@ -41,14 +41,21 @@ def automations() -> None:
 async def list_rules(invocation: Invocation, /) -> int:
     """List the automations with their state and next time."""
     now = datetime.now(UTC)
-    rules, entries = _rules(invocation), []
+    rules = _rules(invocation)
+    entries = []
     async with invocation.state() as state:
         states = await state.rule_states()
         for rule in rules:
             its = states.get(rule.name)
             last = await state.journal(rule.name, limit=1)
-            word = "off" if not rule.is_on else "paused" if its and its.paused else "on"
-            coming = next(upcoming(rule, its.since if its else now, now), None) if word == "on" else None
+            word = "on"
+            coming = None
+            if not rule.is_on:
+                word = "off"
+            elif its and its.paused:
+                word = "paused"
+            else:
+                coming = next(upcoming(rule, its.since if its else now, now), None)
             entry: dict[str, object] = {
                 "name": rule.name,
                 "state": word,

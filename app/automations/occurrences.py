@@ -178,7 +178,7 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
                 is_whole = change.old is None and change.is_final
                 is_news = at >= since and not (is_whole and change.active_since < news_from)
                 # A run shown as failed may have been cancelled: only the service knows.
-                states = {"failed", CANCELLED} if to == CANCELLED else {to} if to else {change.new}
+                states = {"failed", CANCELLED} if to == CANCELLED else {to or change.new}
                 is_meant = change.new in states and (to or change.is_final) and was in {None, change.old} and is_news
                 if is_meant and is_within(scope, change.repository, change.branch_name):
                     facts = _facts(run_id, change.repository, change.branch_name, change.new, change.old or "")
@@ -221,9 +221,12 @@ def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
         newest = next((item for item in seen.incidents if item.platform == platform), None)
         is_unwell = newest is not None and not newest.is_over
         if is_unwell == (facts["host.status"] == "recovered"):
-            is_gone = newest is not None and newest.recovered_at is None
-            now = "is unhealthy again" if is_unwell else "is no longer connected" if is_gone else "has recovered"
-            return f"code host {platform} {now} by now"
+            change = "has recovered"
+            if is_unwell:
+                change = "is unhealthy again"
+            elif newest is not None and newest.recovered_at is None:
+                change = "is no longer connected"
+            return f"code host {platform} {change} by now"
     return ""
 
 

@@ -257,7 +257,9 @@ class AutomationsScreen(BaseScreen):
             return
         run_id, name = None, safe_text(rule.name, limit=60)
         if isinstance(rule.on, OnRun | OnStuck):
-            statuses = ((rule.on.to,) if rule.on.to else tuple(FINAL_STATUSES)) if isinstance(rule.on, OnRun) else ()
+            statuses: tuple[str, ...] = ()
+            if isinstance(rule.on, OnRun):
+                statuses = (rule.on.to,) if rule.on.to else tuple(FINAL_STATUSES)
             newest = await self._engine.cache.runs(RunFilter(statuses=statuses), RUNS_SEARCHED)
             scope = rule.on.scope
             runs = [run for run in newest if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]

@@ -22,7 +22,7 @@ from app.profiles import ConfigError, Settings
 from app.profiles.load import no_such_file, parse, read_text
 from storage.records.decision import Decision, RuleState
 from storage.state import AT_WORK, State
-from widgets.automations import STRIP, RuleView, Status, set_off_by, until
+from widgets.automations import STRIP, Mode, RuleView, Status, set_off_by, until
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.cells import fit, shorten
 
@@ -150,9 +150,10 @@ def view_of(
     rule: Rule, state: RuleState | None, rules: Sequence[Rule], now: datetime, silent: Collection[str] = ()
 ) -> RuleView:
     paused, since = (None, None) if state is None else (state.paused, state.since)
+    word: Mode = "paused" if paused else "on"
     return RuleView(
         rule.name,
-        "off" if not rule.is_on else "paused" if paused else "on",
+        word if rule.is_on else "off",
         safe_text(sentence(rule, now), limit=1_000),
         safe_text(limits(rule), limit=1_000),
         safe_text(paused or ""),

@@ -124,11 +124,15 @@ def _line(row: Sequence[str], widths: Sequence[int], tones: Sequence[str]) -> st
 
 def facts(item: object, names: str) -> dict[str, object]:
     """The named attributes of an object as JSON: times in RFC 3339, tuples as lists."""
-    values = {name: getattr(item, name) for name in names.split()}
-    return {
-        name: rfc3339(value) if isinstance(value, datetime) else [*value] if isinstance(value, tuple) else value
-        for name, value in values.items()
-    }
+    values: dict[str, object] = {}
+    for name in names.split():
+        value = getattr(item, name)
+        if isinstance(value, datetime):
+            value = rfc3339(value)
+        elif isinstance(value, tuple):
+            value = [*value]
+        values[name] = value
+    return values
 
 
 class Output(NamedTuple):
@@ -208,7 +212,7 @@ class Output(NamedTuple):
         self.write(f"{line}\n")
 
     def write(self, text: str | bytes) -> None:
-        """Write text or bytes unchanged; raises as `printing` does."""
+        """Write text or bytes unchanged; raises `ReaderGoneError` or `NotPrintedError`."""
         with printing():
             if isinstance(text, str):
                 self.stdout.write(text)

@@ -113,8 +113,12 @@ def slices(
     needed_s = 0.5 * width.total_seconds()
     worst: list[HealthLevel | None] = []
     for part in seconds[:-1]:
-        is_well = part.get("well", 0.0) >= needed_s
-        worst.append("bad" if "bad" in part else "impaired" if "impaired" in part else "well" if is_well else None)
+        if "bad" in part:
+            worst.append("bad")
+        elif "impaired" in part:
+            worst.append("impaired")
+        else:
+            worst.append("well" if part.get("well", 0.0) >= needed_s else None)
     return (*worst, present)
 
 

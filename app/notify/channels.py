@@ -97,7 +97,9 @@ async def run_program(
             await within(deadline_s, process.wait())
         except TimeoutError:
             await end_group(process)
-            return f"{name} did not end within {deadline_s:.0f} s and was stopped. Run it by hand to see why it waits."
+            return (
+                f"{name} did not finish within {deadline_s:.0f} s and was stopped. Run it by hand to see why it waits."
+            )
         except asyncio.CancelledError:
             await end_group(process)
             raise
@@ -105,7 +107,10 @@ async def run_program(
             return None
         errors.seek(max(0, errors.seek(0, os.SEEK_END) - 4096))
         last = errors.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
-    return f"{name} ended with {process.returncode}: {safe_text(last, limit=120) or 'it said nothing'}."
+    message = safe_text(last, limit=120)
+    return (
+        f"{name} exited with status {process.returncode}{f': {message}' if message else ' without an error message'}."
+    )
 
 
 class Channels(Struct, frozen=True):

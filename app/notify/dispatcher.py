@@ -160,7 +160,8 @@ class Dispatcher:
             route = self.notify.route(message.route)
             trouble, fallback, due = "", "", None
             if now - delivery.made_at > route.give_up:
-                outcome, trouble = "expired", "it was too old to be sent"
+                outcome = "expired"
+                trouble = "it expired before it could be sent"
             elif not await self.state.claim_delivery(delivery, now, now + CLAIMED_FOR):
                 continue
             elif not (

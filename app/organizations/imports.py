@@ -61,7 +61,10 @@ def read_rows(path: Path) -> tuple[ImportRow, ...]:
 
 
 def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
-    """Read the rows from the content of such a file; `origin` is its name in messages. Raises as `read_rows`."""
+    """Read the rows from the content of a CSV file; `origin` is its name in messages.
+
+    Raises `ImportFileError` if it is not such a file, or has no rows.
+    """
     if len(content) > MAX_FILE_BYTES:
         raise ImportFileError(f"{origin} is too large to be a list of emails.")
     try:

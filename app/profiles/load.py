@@ -153,19 +153,22 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
     profiles = settings.profiles
     if owner:
         # The variable RUNWARDEN_TOKEN belongs to the address that the environment names.
-        foreign = EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {owner}")
-        profiles = tuple(
-            replace(profile, token=EnvToken() if profile.base_url == owner else foreign)
-            if isinstance(profile.token, EnvToken) and profile.token.variable == EnvToken().variable
-            else profile
-            for profile in profiles
-        )
+        profiles = tuple(_with_own_token(profile, owner) for profile in profiles)
     return replace(
         settings,
         profiles=profiles,
         command_line=choice.command_line,
         unused=tuple(f"{name} is not used: {option} was given." for name, option in beaten.items()),
     )
+
+
+def _with_own_token(profile: Profile, owner: str) -> Profile:
+    """The profile without RUNWARDEN_TOKEN, unless that belongs to its address; `owner` has it."""
+    if not isinstance(profile.token, EnvToken) or profile.token.variable != EnvToken().variable:
+        return profile
+    if profile.base_url == owner:
+        return replace(profile, token=EnvToken())
+    return replace(profile, token=EnvToken(meant_for=f"RUNWARDEN_BASE_URL is {owner}"))
 
 
 def read_text(file: Path) -> str | None:

@@ -365,4 +365,7 @@ class ProfileSwitcher(PickerScreen[str]):
         before = profiles.highlighted_option
         profiles.set_options(options)
         here = next((name for name in (before and before.id, current) if name in scores), None)
-        profiles.highlighted = names.index(here) if here is not None else 0 if names else None
+        if here is not None:
+            profiles.highlighted = names.index(here)
+        else:
+            profiles.highlighted = 0 if names else None

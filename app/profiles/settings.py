@@ -144,8 +144,12 @@ class ConfigError(RunwardenError):
         """Counted from 1; None: it concerns no single line."""
         self.message = message
         self.fix = fix
-        location = "" if file is None else f"{file}{f':{line}' if line is not None else ''}: "
-        super().__init__(f"{location}{f'{key}: ' if key else ''}{message} {fix}".rstrip())
+        location = ""
+        if file is not None:
+            location = f"{file}: " if line is None else f"{file}:{line}: "
+        if key:
+            location = f"{location}{key}: "
+        super().__init__(f"{location}{message} {fix}".rstrip())
 
 
 class PollSettings(Struct, frozen=True):

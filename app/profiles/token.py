@@ -168,12 +168,12 @@ class CommandToken(Struct, frozen=True):
             code, printed = _printed(self.argv, env, _COMMAND_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             fix = "Run it by hand to see what it waits for: here it has no terminal to ask on."
-            raise TokenError(f"{named} did not end within {_COMMAND_TIMEOUT_S:.0f} s.", fix=fix) from error
+            raise TokenError(f"{named} did not finish within {_COMMAND_TIMEOUT_S:.0f} s.", fix=fix) from error
         except OSError as error:
             raise TokenError(f"{named} cannot be run: {error.strerror}.", fix="Correct token_command.") from error
         if code:
             fix = "Run it by hand to see why: here it has no terminal to ask on."
-            raise TokenError(f"{named} ended with {code}.", fix=fix)
+            raise TokenError(f"{named} exited with status {code}.", fix=fix)
         return _bare(printed)
 
 

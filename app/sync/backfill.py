@@ -251,7 +251,9 @@ class Backfill:
             await self._cache.store_progress(self.progress)
             return wait_s
         self._wait_s = FIRST_WAIT_S
-        return REST_S if done else LOOK_S if self._asked_for else 0.0
+        if done:
+            return REST_S
+        return LOOK_S if self._asked_for else 0.0
 
     async def run(self, *, for_s: float = math.inf, days: float | None = None, is_asked: bool = False) -> bool:
         """Fill the gaps of the configured history, or of this many days; return whether none is left.
@@ -278,7 +280,8 @@ class Backfill:
                 async with self._shared(hears_pause=not is_asked):
                     await self._fill(filling)
                 is_done = filling.runs_left <= 0 or not await missing()
-            if self._enter("paused" if self._is_paused else "done" if is_done else "running"):
+            phase: BackfillPhase = "done" if is_done else "running"
+            if self._enter("paused" if self._is_paused else phase):
                 await self._cache.store_progress(self.progress)
             return is_done
 
@@ -301,9 +304,9 @@ class Backfill:
             gaps = missing_gaps(await self._cache.history(self._runs.clock()), since)
             return [other for other in gaps if gap is None or gap.overlaps(other)]
 
-        most, pages = (
-            (math.inf, MAX_WINDOW_PAGES) if since else (OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL)
-        )
+        most, pages = math.inf, float(MAX_WINDOW_PAGES)
+        if since is None:
+            most, pages = OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL
         before = await self._cache.coverage(), await self._cache.count(RunFilter())
         self._asked_for += 1
         try:

@@ -103,14 +103,16 @@ class Schedule(Struct, eq=False):
             if name in self._jobs:
                 raise
         except TimeoutError:
-            self.broken[name] = problem = f"It did not end within {self._deadline_s:.0f} s and was stopped."
+            self.broken[name] = problem = f"It did not finish within {self._deadline_s:.0f} s and was stopped."
             log.warning("%s: %s", name, problem)
         except RunwardenError as error:
             problem = str(error)
             log.exception("%s failed", name)
         except Exception as error:
             # A job's boundary: the failure is reported, and the next run is still planned.
-            self.broken[name] = problem = f"It broke ({type(error).__name__}: {error}); the log has more."
+            self.broken[name] = problem = (
+                f"It failed unexpectedly ({type(error).__name__}: {error}); see the log for details."
+            )
             log.exception("%s broke", name)
         finally:
             if problem:

@@ -57,8 +57,8 @@ async def test_a_commands_failure_is_reported() -> None:
 
     fix = "Correct the command in the configuration, or take it out."
     assert missing == (f"/nowhere/tell cannot be run: No such file or directory. {fix}",)
-    assert present(failing).endswith("ended with 3: no ␛ route.")
-    assert "did not end within 0 s and was stopped" in present(hanging)
+    assert present(failing).endswith("exited with status 3: no ␛ route.")
+    assert "did not finish within 0 s and was stopped" in present(hanging)
 
 
 def has_ended(pid: int) -> bool:

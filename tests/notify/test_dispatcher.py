@@ -334,7 +334,7 @@ async def test_a_failing_job_is_alerted_and_ended(world: World) -> None:
     """The alert is sent once, whatever `on` says; a briefly locked file does not count."""
     dispatcher, broken = (
         await world.began("[notify]\non = []\n" + TO_ALL),
-        {"follow-ups": "It broke (odd)."},
+        {"follow-ups": "It failed unexpectedly (odd)."},
     )
     dispatcher.broken = lambda: broken
     assert await world.after(dispatcher, looks=2, seconds=29) == []
@@ -466,7 +466,7 @@ async def test_a_failed_delivery_is_retried_then_rerouted(world: World) -> None:
     assert (world.said[0]["route"], world.said[0]["delivery"]) == ("team", 1)
 
     (failed,) = await world.state.recent_deliveries(outcome="failed")
-    assert failed.error == "false ended with 1: it said nothing."
+    assert failed.error == "false exited with status 1 without an error message."
     assert await world.state.delivery_counts() == {("oncall", "failed"): 1, ("team", "delivered"): 1}
     assert await world.deliver(dispatcher) == []
 

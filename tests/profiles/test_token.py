@@ -95,7 +95,7 @@ def test_a_command_is_run_without_a_shell(capfd: pytest.CaptureFixture[str]) -> 
 def test_a_failed_token_command_reports_how() -> None:
     """The command's output is not repeated, since it may contain the token."""
     for argv, said in (
-        (("/bin/sh", "-c", f"echo '{SECRET}'; exit 3"), "ended with 3"),
+        (("/bin/sh", "-c", f"echo '{SECRET}'; exit 3"), "exited with status 3"),
         (("true",), "empty"),
         (("/nothing/here",), "cannot be run"),
     ):

@@ -39,7 +39,7 @@ async def test_a_failing_job_is_reported_and_repeated(caplog: pytest.LogCaptureF
             await until(lambda: len(runs) > 1, "a second run begins")
 
         assert "job broke" in caplog.text
-        assert schedule.broken["job"].startswith("It broke (RuntimeError: no luck)")
+        assert schedule.broken["job"].startswith("It failed unexpectedly (RuntimeError: no luck)")
         assert problems[0] == f"Job: {schedule.broken['job']}"
         is_broken = False
         await until(lambda: not schedule.broken, "it works again")
@@ -59,7 +59,7 @@ async def test_a_hanging_job_is_stopped() -> None:
         schedule.add("job", hang)
 
         await until(lambda: len(calls) > 1, "a second run begins")
-        assert "did not end within" in schedule.broken["job"]
+        assert "did not finish within" in schedule.broken["job"]
 
 
 async def test_stop_cancels_running_jobs() -> None:
