@@ -118,7 +118,8 @@ class Sending:
         # Known by now: a later ledger write has finished.
         was_committed = task is not None and task.done() and not task.cancelled() and task.exception() is None
         if outcome.state == "confirmed":
-            effect, option = f"The service confirmed {outcome.result_id}.", f"--created {outcome.result_id}"
+            effect = f"The service confirmed {outcome.result_id}."
+            option = f"--created {outcome.result_id}"
         elif was_sent and outcome.state == "rejected":
             effect = f"The service refused: {outcome.error.message}"
         elif was_committed and not was_sent:

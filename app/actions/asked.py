@@ -61,7 +61,8 @@ async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDet
     except UnusableAnswerError as error:
         reported = Unavailable(error.message)  # Another kind of server answers at this address.
     if isinstance(reported, RunTurns) and reported.turns and (turn := reported.turns[-1]).instructions is not None:
-        run, caller = detail.run, turn.caller or ""
+        run = detail.run
+        caller = turn.caller or ""
         request: WriteRequest = StartRun(turn.instructions, run.repository, branch_of(run))
         if turn.number > 1 or caller.partition(" ")[0] in _RULES:
             request = continuation(run, turn.instructions)

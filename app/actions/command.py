@@ -102,7 +102,8 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
         with invocation.exporting(out, "actions", columns) as rows:
             last: str | None = None
             while page := await ledger.actions(ActionFilter(**filters), 500, last):
-                entries, flat = [], []
+                entries = []
+                flat = []
                 for action in page:
                     document = action_document(action)
                     error = action.error

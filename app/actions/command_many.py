@@ -84,12 +84,14 @@ async def cancel(
             words = waiting_words(decision)
             invocation.warn(f"If the run is cancelled, its waiting continuation is dropped, too: “{words}”.")
         report: Callable[[], int] | None = None
-        base_url, rows = engine.client.base_url, list[RunWrite]()
+        base_url = engine.client.base_url
+        rows = list[RunWrite]()
         if is_one:
             report = await perform(invocation, engine, CancelRun(*runs), WriteOptions(key, dry_run))
         else:
             for run in runs.values():
-                request, own_key = CancelRun(run.run_id), f"{key}-{run.run_id}" if key else ""
+                request = CancelRun(run.run_id)
+                own_key = f"{key}-{run.run_id}" if key else ""
                 rows.append(RunWrite(run.run_id, await rehearsed(engine, request, own_key), request, own_key, run))
                 if not (yes or dry_run):
                     invocation.output.note(f"{run.run_id}  {badge(run.status)}  {run.repository.label}")
@@ -161,7 +163,8 @@ async def retry(invocation: Invocation, /, *, run_ids: tuple[str, ...], **option
 async def retry_runs(
     invocation: Invocation, named: Callable[["Engine"], Awaitable[Sequence[str]]], *, yes: bool, **values: Any
 ) -> int:
-    options, failure = WriteOptions(**values), None
+    options = WriteOptions(**values)
+    failure = None
     async with invocation.writer(dry_run=options.dry_run) as engine:
         planned = [await plan_retry(engine, run_id, options.key) for run_id in await named(engine)]
         results = list({row.name: row for row in planned}.values())
@@ -185,7 +188,8 @@ async def retry_runs(
             waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))
             ended = await waiter.until_final(list(dict.fromkeys(new_runs.values())), options.timeout)
             runs = {run_id: ended[result_id].run for run_id, result_id in new_runs.items()}
-            results, failure = [replace(row, run=runs.get(row.name)) for row in results], wait_failure(ended)
+            results = [replace(row, run=runs.get(row.name)) for row in results]
+            failure = wait_failure(ended)
     columns, dry_run = RETRY_COLUMNS, options.dry_run
     return print_batch(invocation, results, columns, Retry.document, base_url, failure=failure, dry_run=dry_run)
 

@@ -207,7 +207,8 @@ def continue_run(
 @async_command
 async def say(invocation: Invocation, /, *, run_id: str, when: When, words: tuple[str, ...], **options: Any) -> int:
     """Send WORDS (- for stdin) to the agent of an active run. With --when end or stop, they start its next turn."""
-    text, write = gather(words, None), WriteOptions(**options)
+    text = gather(words, None)
+    write = WriteOptions(**options)
     async with invocation.writer(dry_run=write.dry_run) as engine:
         run = await RunLookup(engine).to_change(run_id, invocation.output.note)
         report = await perform(invocation, engine, SayToRun(run.run_id, text, when), write)
@@ -297,7 +298,8 @@ async def start_agent(
     if pairs and not inputs:
         text = f"{pairs[0]!r} looks like an input: write --input {pairs[0]}, or quote the instructions as one word"
         raise click.UsageError(text)
-    values, text = mapping((*inputs, *pairs)), " ".join(word for word in words if not _INPUT.match(word))
+    values = mapping((*inputs, *pairs))
+    text = " ".join(word for word in words if not _INPUT.match(word))
     if text and "instructions" in values:
         raise failed("usage", "Give the instructions as words or as the input, not both.")
     if text:

@@ -104,10 +104,13 @@ def print_write(
     output = invocation.output
     document = (document or write_document(action)) | {"warnings": list(invocation.warnings)}
     kind = WRITE_KINDS[action.kind]
-    made, run, shown = document.get(kind.made), document.get("run"), kind.fields
+    made = document.get(kind.made)
+    run = document.get("run")
+    shown = kind.fields
     if isinstance(made, dict) and isinstance(run, dict) and run is not made:
         # The run of an execution that was waited for.
-        made, shown = {**run, **made, "status": run["status"]}, (*shown, "branch_name")
+        made = {**run, **made, "status": run["status"]}
+        shown = (*shown, "branch_name")
     pairs = [("action", action.action_id), ("state", action.state)]
     if isinstance(made, dict):
         pairs += [(name, str(made[name])) for name in shown if made.get(name) is not None]
@@ -121,7 +124,8 @@ def print_write(
 
 def print_waiting(invocation: "Invocation", waiting: "Decision") -> Exit:
     """Print a continuation that will be sent when its run ends; return the exit code."""
-    run_id, output = waiting.occurrence.facts["run.id"], invocation.output
+    run_id = waiting.occurrence.facts["run.id"]
+    output = invocation.output
     waits = {"id": waiting.decision_id, "run_id": run_id, "asked_at": rfc3339(waiting.decided_at)}
     document = unsent_document("run.continue") | {"state": "waiting", "waiting": waits}
     output.record(document | {"warnings": list(invocation.warnings)}, [("state", "waiting"), ("run", run_id)])
@@ -158,7 +162,8 @@ class RunWrite(BatchWrite, frozen=True):
     run: Run | None = None
 
     def document(self, base_url: str) -> dict[str, object]:
-        result, request = self.result, self.request if self.result.outcome == "to_send" else None
+        result = self.result
+        request = self.request if self.result.outcome == "to_send" else None
         return {
             "run_id": self.name,
             "outcome": result.outcome,
@@ -277,7 +282,8 @@ def request_document(base_url: str, request: WriteRequest) -> dict[str, object]:
 
 
 def print_request(invocation: Invocation, base_url: str, request: WriteRequest) -> Exit:
-    sent, output = request_document(base_url, request), invocation.output
+    sent = request_document(base_url, request)
+    output = invocation.output
     if output.format is Format.TABLE:
         output.text(f"POST {sent['url']}")
         for name, value in HEADERS.items():
@@ -353,7 +359,9 @@ async def send_batch(
     Outcomes are shown as they come; the `usual` one needs no mention. If the ledger fails, those so far are reported.
     With a `cap`, writes are counted in batches. Unknown outcomes with the error code `past` do not stop it.
     """
-    not_tried, done, base_url = BatchResult("not_tried"), 0, engine.client.base_url
+    not_tried = BatchResult("not_tried")
+    done = 0
+    base_url = engine.client.base_url
     rows = [replace(write, result=not_tried) if write.result.outcome == "to_send" else write for write in planned]
     batches = -(-len(rows) // cap) if cap else 1
     sender = BatchSender(lambda request, key: settled(submitted(engine.actions, request, key)), past=past)

@@ -50,7 +50,8 @@ class FollowUps:
         Raises `ActionRefusedError` if it could not be sent.
         """
         self.actions.check(request)
-        state, now = self.usable_state(), self.actions.clock()
+        state = self.usable_state()
+        now = self.actions.clock()
         text = json.dumps({"path": request.path, "body": json.loads(as_json(request))}, ensure_ascii=False)
         facts = {"run.id": request.run_id, "actor": self.actions.actor, "key": key or ""}
         occurrence = Occurrence(f"asked:{new_action_id(now)}", now, "", facts)
@@ -120,9 +121,11 @@ class FollowUps:
     async def _send(self, state: State, decision: Decision, now: datetime) -> None:
         action: Action | None = None
         try:
-            facts, sent = decision.occurrence.facts, json.loads(decision.request_json or "null")
+            facts = decision.occurrence.facts
+            sent = json.loads(decision.request_json or "null")
             request = request_from("run.continue", sent["path"], sent["body"])
-            own, key = replace(self.actions, actor=facts["actor"]), facts["key"]
+            own = replace(self.actions, actor=facts["actor"])
+            key = facts["key"]
         except (KeyError, TypeError, ValueError, IndexError):
             error: ActionFailure | None = ActionFailure("invalid", "Another version of Runwarden wrote it.")
         else:

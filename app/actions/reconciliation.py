@@ -85,7 +85,8 @@ class Reconciliation:
         turn = None if subject is None else send.continued(subject, continued_at)
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         # The cached runs around the send, and those whose times cannot be read.
-        window, label = send.around(), send.request.repository.label
+        window = send.around()
+        label = send.request.repository.label
         labels = [name for name in await cache.repositories() if name.casefold() == label.casefold()]
         # The filter would read a name with a star as a pattern, so it is left out; `Send` checks each match again.
         condition = RunFilter(
@@ -130,7 +131,8 @@ class Reconciliation:
             # Invitations to this address that none of our other actions created, newest first.
             created = ActionFilter(["organization.create"], ["confirmed"])
             others = {other.result_id for other in await self.actions.ledger.actions(created, limit=MAX_STARTS)}
-            invitations, ahead = await client.invitations(), client.budget.heard_ahead
+            invitations = await client.invitations()
+            ahead = client.budget.heard_ahead
             # The service mails the invitation after the request; an earlier mail belongs to an older organization.
             since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - TOLERANCE
             matches = [
@@ -177,7 +179,8 @@ class Reconciliation:
 
     async def check(self, action: Action, result_id: str) -> None:
         """Raise a `DoubtfulIdError` if this probably is not the action's result; the user may know better."""
-        request, kind = request_sent(action), WRITE_KINDS[action.kind]
+        request = request_sent(action)
+        kind = WRITE_KINDS[action.kind]
         if action.kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
             if result_id != sent if sent else "/" not in result_id:
@@ -239,7 +242,8 @@ class Reconciliation:
         answered_at = [link.last_ok_at for link in links if link.subject == "runs" and not link.is_failing]
         # Cancellations first: a search may take minutes.
         for action in sorted(unresolved, key=lambda action: action.kind != CancelRun.kind):
-            now, ended_at = self.actions.clock(), action.settled_at or action.created_at
+            now = self.actions.clock()
+            ended_at = action.settled_at or action.created_at
             search = self._searches.setdefault(action.action_id, Search(now, now))
             if now < search.look_at:
                 continue

@@ -196,7 +196,8 @@ class AlreadyAskedError(ActionRefusedError):
 
     def is_for(self, request: WriteRequest) -> bool:
         """Whether the action sent this request, for any rule; False: its key belongs to another request."""
-        existing, bodies = self.existing, list[dict[str, Any]]()
+        existing = self.existing
+        bodies = list[dict[str, Any]]()
         for text in (existing.body_json, as_json(request, existing.action_id)):
             body = json.loads(text)
             notes = {name: value for name, value in (body.get("metadata") or {}).items() if name != RULE}

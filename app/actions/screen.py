@@ -161,7 +161,8 @@ class ActivityScreen(BaseScreen):
         follow_ups = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
         known = {} if self._found is None else {entry.source: entry for entry in self._found.entries}
         unknown = await engine.ledger.actions(replace(wanted, is_unresolved=True), limit)
-        newest, matching = await engine.ledger.actions(wanted, limit), await engine.ledger.count(wanted)
+        newest = await engine.ledger.actions(wanted, limit)
+        matching = await engine.ledger.count(wanted)
         pinned = {action.action_id for action in unknown}
         actions = (*unknown, *(action for action in newest if action.action_id not in pinned))
         kinds: Counter[str] = Counter()

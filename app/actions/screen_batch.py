@@ -92,7 +92,8 @@ class RunBatch(Struct, frozen=True):
 
     def problems(self, words: str) -> tuple[FieldProblem, ...]:
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
-            what, fix = f"{{{name}}} is not known", "Take it out, or unmark those runs."
+            what = f"{{{name}}} is not known"
+            fix = "Take it out, or unmark those runs."
             if runs := [run for run in self.runs if not self._known(run)[name]]:
                 break
         else:
@@ -145,7 +146,8 @@ class RunBatch(Struct, frozen=True):
             result = self.sent.get(run.run_id)
             run_id, opens = run.run_id, None
             if result is None:
-                badge, about = WAITING, str(repository_and_branch(run))
+                badge = WAITING
+                about = str(repository_and_branch(run))
             elif result.action is None or result.outcome == "blocked":
                 badge, about = REFUSED, result.problem
             elif not result.is_done or not result.result_id:
@@ -177,7 +179,8 @@ Known = Mapping[str, Asked | Unavailable]
 
 async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
     """Read the request behind each run's last turn; after one failure, stop asking the service."""
-    room, failures = asyncio.Semaphore(AT_ONCE), list[ApiError]()
+    room = asyncio.Semaphore(AT_ONCE)
+    failures = list[ApiError]()
 
     async def turns_of(run_id: str) -> RunTurns | Unavailable:
         async with room:

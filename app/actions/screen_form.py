@@ -424,10 +424,13 @@ class ActionForm(ModalScreen[Action | None]):
             self.dismiss(action)
 
     def action_copy_request(self, language: Literal["curl", "command"]) -> None:
-        profile, command_line = self.engine.profile, self.engine.settings.command_line
-        what, text_of = "A curl command (token from RUNWARDEN_TOKEN)", partial(as_curl, profile.base_url)
+        profile = self.engine.profile
+        command_line = self.engine.settings.command_line
+        what = "A curl command (token from RUNWARDEN_TOKEN)"
+        text_of = partial(as_curl, profile.base_url)
         if language == "command":
-            what, text_of = "A runwarden command", partial(as_command, command_line, profile.name)
+            what = "A runwarden command"
+            text_of = partial(as_command, command_line, profile.name)
         try:
             text = "\n".join(map(text_of, self.requests(self.values)))
         except UnfaithfulError as error:
@@ -436,7 +439,8 @@ class ActionForm(ModalScreen[Action | None]):
             self.dialog.did(f"{what} {copy_out(self.app, text)}.")
 
     def action_open_run(self) -> None:
-        app, run_id = self.app, self.run_ids[0]
+        app = self.app
+        run_id = self.run_ids[0]
         self.dismiss(self._result)
         app.post_message(OpenRun(run_id, self.engine.profile.name))
 
@@ -460,7 +464,8 @@ class ActionForm(ModalScreen[Action | None]):
         """The last edited field; at first the field that most needs a value, or the instructions."""
         if self._last_typed in self.fields:
             return self.fields[self._last_typed]
-        fields, wrong = self.fields, {problem.field for problem in self.problems()}
+        fields = self.fields
+        wrong = {problem.field for problem in self.problems()}
         first = self.instructions or next(iter(fields.values()))
         return next((field for key, field in fields.items() if key in wrong), first)
 
@@ -500,7 +505,8 @@ class ActionForm(ModalScreen[Action | None]):
         """Note why sending is impossible; otherwise where the text comes from, and its outcome."""
         if self.phase != "editing":
             return
-        draft, now = self.form_draft.current, self.engine.clock()
+        draft = self.form_draft.current
+        now = self.engine.clock()
         outcome, sent = await self._outcome_of(draft)
         if self.engine.actions.read_only:
             self.note("This profile is read-only: prepare and preview, but nothing is sent.", "warn")

@@ -167,7 +167,8 @@ class ManyForm(ActionForm):
             for count, run in enumerate(rest):
                 if self._is_stopped or not sender.may_send:
                     break
-                done, in_all = len(self.run_batch.confirmed), ""
+                done = len(self.run_batch.confirmed)
+                in_all = ""
                 if len(rest) < len(self.run_batch.runs):
                     in_all = f" · {done:,} of {len(self.run_batch.runs):,} in all"
                 so_far = f"{count:,} of {len(rest):,} sent{in_all} · now {run.run_id}   esc stop after this one"
@@ -192,8 +193,10 @@ class ManyForm(ActionForm):
         self.run_worker(self._end(""))
 
     async def _end(self, problem: str) -> None:
-        batch, rest = self.run_batch, len(self.run_batch.left_to_send)
-        view, results = batch.view({}), batch.sent.values()
+        batch = self.run_batch
+        rest = len(self.run_batch.left_to_send)
+        view = batch.view({})
+        results = batch.sent.values()
         unknown = next(iter(batch.unknown), None)
         blocked = next((result.action for result in results if result.outcome == "blocked"), None)
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
@@ -300,7 +303,8 @@ def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: S
 
     async def cancel() -> str:
         sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
-        results, problem = list[BatchResult](), ""
+        results = list[BatchResult]()
+        problem = ""
         try:
             for run in runs:
                 if sender.may_send:
@@ -330,5 +334,6 @@ def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: S
         return " ".join((*sentences, *refused))
 
     title = "Cancel the run" if is_one else f"Cancel {plural(len(runs), 'run')}"
-    lines, leaving = [Content(safe_text(fact)) for fact in facts], "Keep it" if is_one else "Keep them"
+    lines = [Content(safe_text(fact)) for fact in facts]
+    leaving = "Keep it" if is_one else "Keep them"
     return ConfirmSheet(title, lines, cancel, verb=title, leaving=leaving)

@@ -89,7 +89,8 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence = LineField("evidence", "", "")
 
     def compose(self) -> ComposeResult:
-        action, now = self._action, self._engine.clock()
+        action = self._action
+        now = self._engine.clock()
         match request_sent(action):
             case CancelRun(run_id=own) | ResendInvitation(invitation_id=own):
                 self._best = own
@@ -160,7 +161,9 @@ class ResolveForm(ModalScreen[Action | None]):
         self._evidence.complain("Press ^s to resolve it.")
 
     def action_apply(self) -> None:
-        resolution, evidence, problem = self._resolution, self._evidence.value.strip(), ""
+        resolution = self._resolution
+        evidence = self._evidence.value.strip()
+        problem = ""
         if self._is_applying or self._resolved is not None:
             return
         if resolution is None:
@@ -208,7 +211,8 @@ class ResolveForm(ModalScreen[Action | None]):
 
     def action_pick(self, number: int) -> None:
         if number <= len(self._ids):
-            self._best, self._is_picked = self._ids[number - 1], True
+            self._best = self._ids[number - 1]
+            self._is_picked = True
             self._choice.chosen = 0
             self._evidence.fill(self._best)
 

@@ -56,7 +56,9 @@ class NewRunForm(ActionForm):
 
     def build(self, values: Values) -> Built:
         text = {field.key: values.get(field.key, "") for field in self.FIELDS}
-        name, branch, words = text["name"].strip(), text["branch_name"].strip() or None, text[WORDS]
+        name = text["name"].strip()
+        branch = text["branch_name"].strip() or None
+        words = text[WORDS]
         key = "inputs" if name else "metadata"
         extra, unread = read_pairs(key, text[key])
         if name:
@@ -78,7 +80,8 @@ class NewRunForm(ActionForm):
         if isinstance(request, StartRun):
             values |= {"repository": request.repository.label, WORDS: request.instructions}
             return values | {"metadata": written_pairs(request.metadata)}
-        inputs, words = dict(request.inputs), request.inputs.get(WORDS)
+        inputs = dict(request.inputs)
+        words = request.inputs.get(WORDS)
         if isinstance(words, str) and words.strip():
             values[WORDS] = words
             del inputs[WORDS]
@@ -171,7 +174,8 @@ class NewRunForm(ActionForm):
 
     def _show_pairs(self) -> None:
         """Show metadata or inputs if the request accepts them, or if they have a value that would be lost."""
-        values, has_name = self.values, bool(self.values["name"].strip())
+        values = self.values
+        has_name = bool(self.values["name"].strip())
         inputs, unread = read_pairs("inputs", values["inputs"])
         has_others = bool(unread) or not {declared.name for declared in self._declared.values()}.issuperset(inputs)
         self.fields["inputs"].display = has_others or (has_name and not self._declared)
@@ -179,7 +183,8 @@ class NewRunForm(ActionForm):
 
     def problems(self) -> tuple[FieldProblem, ...]:
         """The problems; if the service lists its agents, also unknown names and undeclared or missing inputs."""
-        problems, values = list(super().problems()), self.values
+        problems = list(super().problems())
+        values = self.values
         if not (name := values["name"].strip()):
             if values["inputs"].strip():
                 problems.append(FieldProblem("inputs", "Name the agent, or delete its inputs."))

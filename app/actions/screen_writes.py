@@ -85,7 +85,8 @@ class ContinueRunForm(ActionForm):
         With `instructions` the form begins with the preview. `question`: its agent's question. A reply or an
         answer that was sent closes the form. `may_wait`: whether this process sends what waits for the run's end.
         """
-        self._run, self._has_ended = run, run.status in final_statuses
+        self._run = run
+        self._has_ended = run.status in final_statuses
         self._may_wait, self._sent = may_wait, sent
         self._hears = True
         """Whether the service accepts messages, as far as known."""
@@ -135,7 +136,8 @@ class ContinueRunForm(ActionForm):
         now = self.engine.clock()
         messages = tuple(map(turn_of, sent))
         self._conversation.show(messages, reported, now, now + (await self.engine.cache.budget()).clock_ahead)
-        detail, finals = await self.engine.cache.detail(self._run.run_id), await self.engine.cache.final_statuses()
+        detail = await self.engine.cache.detail(self._run.run_id)
+        finals = await self.engine.cache.final_statuses()
         states = [] if detail is None else [detail.run.status]
         states += [turn.state for turn in reported.turns[-1:]] if isinstance(reported, RunTurns) else []
         if not self._has_ended and (ended := [state for state in states if state in finals]):
@@ -231,7 +233,8 @@ class OnboardForm(ActionForm):
     )
 
     def build(self, values: Values) -> Built:
-        path, number = values["project_path"].strip() or None, values["project_id"].strip()
+        path = values["project_path"].strip() or None
+        number = values["project_id"].strip()
         if number and not (number.isascii() and number.isdigit()):
             wrong = FieldProblem("project_id", "A project id is a number; or leave it empty.")
             return OnboardProject(project_id=1, project_path=path), (wrong,)
@@ -283,7 +286,8 @@ class OrganizationForm(ActionForm):
         return super().is_possible(action)
 
     def action_another(self) -> None:
-        form, code = OrganizationForm(self.engine), self.values["offer_code"]
+        form = OrganizationForm(self.engine)
+        code = self.values["offer_code"]
         form.beginning = form.form_draft.fresh = {"email": "", "offer_code": code}
         app = self.app
         self.dismiss(self._result)
@@ -327,7 +331,8 @@ class OrganizationForm(ActionForm):
         return super().field_changed(key)
 
     def _show_attempts(self) -> None:
-        now, made = self.engine.clock(), self._made
+        now = self.engine.clock()
+        made = self._made
         subject = CreateOrganization(self.values["email"].strip()).subject
         unknown = next((attempt for attempt in self._attempts if attempt.subject == subject and attempt.is_open), None)
         warning = ""

@@ -107,7 +107,8 @@ class Budget:
         """
         if time.monotonic() >= self._read_s + max_age_s:
             await self.load()
-        state, now_s = self._state, self.now_s()
+        state = self._state
+        now_s = self.now_s()
         # A wait that starts in the future or ends too late means that the clock was set back; it might never expire.
         if _is_paused(state, now_s):
             return Wait("rate_limit", datetime.fromtimestamp(state.paused_until_s, UTC))
@@ -137,7 +138,8 @@ class Budget:
         until_s = until_s or self.now_s() + PATIENCE_S[priority]
         max_age_s = POLL_S if priority in POLLS else 0.0
         while (wait := await self.wait(priority, max_age_s=max_age_s)) is not None:
-            free_s, now_s = wait.until.timestamp(), self.now_s()
+            free_s = wait.until.timestamp()
+            now_s = self.now_s()
             if free_s > until_s and priority is Priority.WRITE:
                 break
             if free_s > until_s:

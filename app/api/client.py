@@ -68,7 +68,8 @@ class Client:
     ) -> RunPage:
         """One page of runs, newest first (spec 4.2)."""
         # The spec leaves the filter's form open (2.9): the path if there is one, otherwise the reference in two parts.
-        place, repository = dict[str, str](), query.repository
+        place = dict[str, str]()
+        repository = query.repository
         if repository is not None and repository.path == repository.data_json:
             place = {"platform": repository.platform, "data": repository.data_json}
         elif repository is not None:

@@ -196,7 +196,8 @@ def is_exempt(host: str, port: int, no_proxy: str) -> bool:
         name, its_port = entry, None
         if match is not None:
             named = match["v6_port"] or match["port"]
-            name, its_port = match["v6"] or match["name"] or "", int(named) if named else None
+            name = match["v6"] or match["name"] or ""
+            its_port = int(named) if named else None
         if not name or its_port not in {None, port}:
             continue
         if address is None:

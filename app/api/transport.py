@@ -197,12 +197,14 @@ class Transport:
     async def _send(self, call: Call, before_first_byte: CommitHook | None) -> Reply:
         if not isinstance(token := self.token, Token):
             raise NoTokenError(str(token or "No token for this service. See why: runwarden token check"))
-        passage, deadline_s = _Passage(before_first_byte), self.deadline_s + call.patience_s
+        passage = _Passage(before_first_byte)
+        deadline_s = self.deadline_s + call.patience_s
         try:
             request = self._request(call, token, passage)
         except (ValueError, httpx.InvalidURL) as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        begun_s, outcome = time.monotonic(), "was broken off"
+        begun_s = time.monotonic()
+        outcome = "was broken off"
         try:
             async with asyncio.timeout(deadline_s):
                 lane = await self._lane(writes=call.body is not None)

@@ -105,7 +105,8 @@ def _run(received: object) -> Run | None:
     if not isinstance(received, dict):
         repository = Repository.of("", received)
     else:
-        platform, data = _shown(received.get("platform")), received.get("data")
+        platform = _shown(received.get("platform"))
+        data = received.get("data")
         if isinstance(data, dict) and set(map(type, data.values())) <= _STR:
             repository = _known_repository(platform, tuple(data.items()))
         else:
@@ -132,7 +133,9 @@ def _known_repository(platform: str, data: tuple[tuple[str, str], ...]) -> Repos
 def run_page(body: bytes) -> RunPage:
     """A page of the run list; entries without a usable id are counted, not kept (spec 2.5)."""
     page = read(body, may_repair=True)
-    listed, token, total = page.get("runs"), page.get("next_token"), page.get("total_count")
+    listed = page.get("runs")
+    token = page.get("next_token")
+    total = page.get("total_count")
     if not isinstance(listed, list) or not isinstance(token, str | None):
         raise UnusableAnswerError("The service's answer cannot be read: it is not a page of runs.")
     runs = tuple([run for run in map(_run, listed) if run is not None])
@@ -158,7 +161,9 @@ def health_report(body: bytes) -> tuple[HealthSample, ...]:
 
 def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
     """The answer to a write; its id alone is required, since an id proves that the write was carried out."""
-    document, raw, kind = read(body, status), body.decode(), WRITE_KINDS[request.kind]
+    document = read(body, status)
+    raw = body.decode()
+    kind = WRITE_KINDS[request.kind]
     if isinstance(request, OnboardProject):
         # The spec names this endpoint but not its answer (4.6), so the format is our decision.
         if not isinstance(document.get("success"), bool):
@@ -175,7 +180,8 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
         inputs = []
         for name, declared in as_object(agent.get("inputs", {})).items():
             document = as_object(declared)
-            default, choices = document.get("default"), document.get("choices", ())
+            default = document.get("default")
+            choices = document.get("choices", ())
             agent_input = record(
                 AgentInput,
                 document,
@@ -232,7 +238,9 @@ def run_turns(reply: Reply) -> RunTurns:
 
 def _turn(received: object) -> Turn:
     document = as_object(received)
-    inputs, findings, first = document.get("inputs"), document.get("findings"), document.get("from_turn")
+    inputs = document.get("inputs")
+    findings = document.get("findings")
+    first = document.get("from_turn")
     return record(
         Turn,
         document,
@@ -247,7 +255,8 @@ def _turn(received: object) -> Turn:
 
 def _finding(received: object) -> ReportedFinding:
     document = as_object(received)
-    line, severity = document.get("line"), document.get("severity")
+    line = document.get("line")
+    severity = document.get("severity")
     known = severity if severity in SEVERITIES else None
     return record(ReportedFinding, document, line=None if isinstance(line, int) and line < 1 else line, severity=known)
 
@@ -273,7 +282,8 @@ def log_chunk(reply: Reply, requested: int = -1, before: int | None = None) -> L
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
     steps, data = None, reply.body
     if reply.headers.get("Runwarden-Log-Form") == "steps":
-        steps, data = tuple(record(LogStep, step) for step in listed(read(reply.body), "steps")), b""
+        steps = tuple(record(LogStep, step) for step in listed(read(reply.body), "steps"))
+        data = b""
     is_more = bool(data or steps)
     if following < offset or (is_more and following == offset) or (requested >= 0 and offset != min(requested, size)):
         raise UnusableAnswerError("The service's answer goes backwards in the log.")

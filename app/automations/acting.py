@@ -87,7 +87,9 @@ class ResponseRunner(Struct, frozen=True):
 
     async def execute(self, rule: Rule, decision: Decision) -> ActingResult:
         """Carry out the rule's action at most once for this decision. Failures are returned, not raised."""
-        profile, state, actions = self.engine.profile.name, self.engine.usable_state(), self.engine.actions
+        profile = self.engine.profile.name
+        state = self.engine.usable_state()
+        actions = self.engine.actions
         facts = facts_of(rule, decision, profile)
         match rule.do:
             case DoNotify() as do:
@@ -202,7 +204,8 @@ def in_words(decision: Decision, run: RunDetail | None) -> str:
         about = f" “{run.summary.asked}”" if run.summary.asked else ""
     try:
         request = json.loads(decision.request_json or "null")
-        path, body = str(request["path"]), request["body"]
+        path = str(request["path"])
+        body = request["body"]
         name = unquote(path.split("/")[-2])
         if path.endswith("/cancel"):
             return f"{' '.join(filter(None, where)) or name}: cancel{about}"
@@ -264,7 +267,9 @@ async def propose(
     The proposal expires if its run changes its status first, unless it is a cancellation. The ledger sends at most one
     request with the same `key`, if there is one. If too many proposals are waiting, raise `CannotActError`.
     """
-    state, now, rule = engine.usable_state(), engine.clock(), PROPOSALS[request.kind]
+    state = engine.usable_state()
+    now = engine.clock()
+    rule = PROPOSALS[request.kind]
     names = {rule.name for rule in PROPOSALS.values()}
     manual = manual_occurrence(now, run)
     facts = {**manual.facts, "key": key}

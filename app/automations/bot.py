@@ -145,7 +145,8 @@ class Bot:
 
     async def is_healthy(self) -> bool:
         """Whether the last look at the rules succeeded, polls succeed, and runs were polled recently by any process."""
-        poll, now = self.engine.profile.poll, self.engine.clock()
+        poll = self.engine.profile.poll
+        now = self.engine.clock()
         latest = now - timedelta(seconds=max(60.0, 3 * poll.runs_s) + poll.deadline_s)
         links = await self.engine.cache.links()
         is_fresh = any(link.subject == "runs" and link.last_ok_at and link.last_ok_at > latest for link in links)
@@ -162,7 +163,9 @@ class Bot:
     def reload(self, settings: Settings) -> None:
         """Use these rules and routes from now on; earlier decisions stay."""
         self.settings = settings
-        engine, name, extension = self.engine, self.engine.profile.name, self.engine.extension
+        engine = self.engine
+        name = self.engine.profile.name
+        extension = self.engine.extension
         incidents = IncidentReader.of(engine.cache, settings, engine.profile)
         notify = settings.notify
         tokens = {profile.token.variable for profile in settings.profiles if isinstance(profile.token, EnvToken)}

@@ -221,7 +221,8 @@ async def reject(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> in
 
 async def _answer(invocation: Invocation, numbers: Sequence[int], word: AnswerWord) -> int:
     """Record the answer and print each decision with its request; if one is not waiting, none is answered."""
-    numbers, answered = tuple(dict.fromkeys(numbers)), list[Decision]()
+    numbers = tuple(dict.fromkeys(numbers))
+    answered = list[Decision]()
     async with invocation.state() as state:
         for number in numbers:
             decision = await state.decision(number)
@@ -241,7 +242,8 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: AnswerWo
         output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")
     documents: list[dict[str, Any]] = []
     for decision in answered:
-        entry, request_json = document(decision), decision.request_json
+        entry = document(decision)
+        request_json = decision.request_json
         request = None if request_json is None else {"method": "POST", **json.loads(request_json)}
         about = {"decision": decision.decision_id, "rule": decision.rule, "outcome": word, "request": request}
         documents.append(about | {name: entry[name] for name in ("answered_by", "answered_at")})

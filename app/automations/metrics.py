@@ -80,11 +80,15 @@ class Snapshot(Struct, frozen=True):
 
 
 async def snapshot(engine: Engine, counts: RunCounts, heartbeats: Mapping[str, int], *, is_working: bool) -> Snapshot:
-    state, cache, ledger, now = engine.usable_state(), engine.cache, engine.ledger, engine.clock()
+    state = engine.usable_state()
+    cache = engine.cache
+    ledger = engine.ledger
+    now = engine.clock()
     budget = engine.client.budget
     links = await cache.links()
     wait = await budget.wait()
-    by_status, lost = await cache.status_counts(RunFilter()), await cache.lost_counts()
+    by_status = await cache.status_counts(RunFilter())
+    lost = await cache.lost_counts()
     rules = await state.rule_states()
     paused: Values = {(name,): rule.paused is not None for name, rule in rules.items() if name not in {OWN, AT_WORK}}
     values: dict[str, Values] = {

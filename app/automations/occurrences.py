@@ -84,7 +84,8 @@ class Observer:
         if self.watermark.transition and sum(change.after > EPOCH for change in batch.changes) >= MAX_CHANGES:
             log.warning("more than %s runs changed at once: the oldest were passed over", MAX_CHANGES)
         hosts, _, stuck = await cache.states()
-        incidents, unknown = await self.incidents.read(hosts, now), await self.ledger.unresolved()
+        incidents = await self.incidents.read(hosts, now)
+        unknown = await self.ledger.unresolved()
         return Seen(now, batch.changes, batch.ahead, stuck, incidents, unknown, batch.watermark)
 
     async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:
@@ -94,7 +95,8 @@ class Observer:
         """
         if state.news_from is not None or not isinstance(rule.on, OnRun | OnStuck | OnHealth):
             return state.news_from or state.since
-        cache, subject = self.cache, "health" if isinstance(rule.on, OnHealth) else "runs"
+        cache = self.cache
+        subject = "health" if isinstance(rule.on, OnHealth) else "runs"
         (answered_at,) = (link.last_ok_at for link in await cache.links() if link.subject == subject)
         if answered_at is None or answered_at < state.since:
             return None
@@ -174,7 +176,8 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
     match rule.on:
         case OnRun(to=to, was=was, scope=scope):
             for change in seen.changes:
-                run_id, at = change.run_id, change.happened(seen.ahead)
+                run_id = change.run_id
+                at = change.happened(seen.ahead)
                 is_whole = change.old is None and change.is_final
                 is_news = at >= since and not (is_whole and change.active_since < news_from)
                 # A run shown as failed may have been cancelled: only the service knows.

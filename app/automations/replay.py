@@ -71,7 +71,9 @@ async def replay(
             results[run_id] = turns or RunTurns(run_id, ())
         return results[run_id]
 
-    cache, kinds, reached_at = engine.cache, {type(rule.on) for rule in rules}, since
+    cache = engine.cache
+    kinds = {type(rule.on) for rule in rules}
+    reached_at = since
     ahead = (await cache.budget()).clock_ahead
     complete_since = (await cache.coverage()).complete_since
     batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
@@ -92,7 +94,8 @@ async def replay(
         unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
         runs_since=None if complete_since is None else complete_since - ahead,
     )
-    playbacks, runners = [playback(rule=rule) for rule in rules], list[Runner]()
+    playbacks = [playback(rule=rule) for rule in rules]
+    runners = list[Runner]()
 
     def clock() -> datetime:
         return reached_at

@@ -247,7 +247,8 @@ def is_quiet(rule: Rule, now: datetime) -> bool:
 
 
 def _objections(rule: Rule, occurrence: Occurrence, past: RuleHistory, now: datetime) -> Iterator[Verdict]:
-    late, limit = now - occurrence.at, rule.limit
+    late = now - occurrence.at
+    limit = rule.limit
     if past.paused is not None:
         yield Verdict("skipped", f"the rule is paused: {past.paused}")
     if late > rule.catch_up and not lasts(rule):

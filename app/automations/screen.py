@@ -255,7 +255,8 @@ class AutomationsScreen(BaseScreen):
         """Run the rule now, on a chosen run if it needs one, after showing the exact effect."""
         if (rule := self._rule) is None:
             return
-        run_id, name = None, safe_text(rule.name, limit=60)
+        run_id = None
+        name = safe_text(rule.name, limit=60)
         if isinstance(rule.on, OnRun | OnStuck):
             statuses: tuple[str, ...] = ()
             if isinstance(rule.on, OnRun):
@@ -266,7 +267,8 @@ class AutomationsScreen(BaseScreen):
             if not runs:
                 self.session.notify("It needs a run, but no cached run matches it.", severity="warning")
                 return
-            now, choices = self.session.run_now(), list[tuple[Content, str]]()
+            now = self.session.run_now()
+            choices = list[tuple[Content, str]]()
             for run in runs:
                 badge = run_badge(run.status)
                 where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"

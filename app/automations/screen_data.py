@@ -43,7 +43,8 @@ class RulesFile:
 
     def read(self) -> Settings:
         """Return the settings with the file's automations and routes; reads it only if it changed. Blocks."""
-        file, stamp = self.settings.file, _stamp(self.settings.file)
+        file = self.settings.file
+        stamp = _stamp(self.settings.file)
         if file is not None and stamp != self._stamp:
             self._stamp = stamp
             try:
@@ -114,7 +115,8 @@ class Approval(Struct, frozen=True):
 async def read_approvals(engine: Engine, settings: Settings) -> dict[str, Approval]:
     """Read the newest pending approvals of an engine's profile by their decision's number, oldest first."""
     rules = {rule.name: rule for rule in (*PROPOSALS.values(), *rules_of(settings.automations, engine.profile.name))}
-    waiting, now = (await engine.usable_state().open_decisions(outcome="waiting"))[-MAX_WAITING:], engine.clock()
+    waiting = (await engine.usable_state().open_decisions(outcome="waiting"))[-MAX_WAITING:]
+    now = engine.clock()
     details = await engine.cache.details([decision.run_id for decision in waiting])
     approvals = dict[str, Approval]()
     for decision in waiting:

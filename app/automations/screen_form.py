@@ -170,7 +170,8 @@ class AutomationForm(ModalScreen[str | None]):
 
     @work
     async def action_template(self) -> None:
-        settings, now = self._file.settings, self._engine.clock()
+        settings = self._file.settings
+        now = self._engine.clock()
         routes = {route.name for route in settings.notify.routes}
         recipes = resources.files("app.automations").joinpath("recipes.toml").read_text("utf-8")
         # Routes that are not configured become `default`.
@@ -211,7 +212,8 @@ class AutomationForm(ModalScreen[str | None]):
         self.refresh_bindings()
 
     async def _check(self) -> None:
-        text, now = self._editor.input.text, self._engine.clock()
+        text = self._editor.input.text
+        now = self._engine.clock()
         others = [name for name in self._tables.names if name != self._name]
         rule: Rule | None = None
         try:

@@ -122,8 +122,10 @@ class ApprovalsSheet(Sheet[None]):
 
     async def _record(self, approvals: Iterable[Approval], word: AnswerWord) -> SafeText:
         engine = await self._session.opened()
-        state, author = engine.usable_state(), author_of("console")
-        done, late = list[Approval](), list[Approval]()
+        state = engine.usable_state()
+        author = author_of("console")
+        done = list[Approval]()
+        late = list[Approval]()
 
         def named(some: list[Approval]) -> str:
             return safe_text(some[0].decision.rule, limit=60) if len(some) == 1 else f"{len(some)} requests"
@@ -148,7 +150,8 @@ class ApprovalsSheet(Sheet[None]):
 
     async def _read(self) -> None:
         engine = await self._session.opened()
-        chosen, answered = self._chosen, dict[str, Approval]()
+        chosen = self._chosen
+        answered = dict[str, Approval]()
         if self._answer is not None:
             (answered, word), self._answer = self._answer, None
             self._answered = await self._session.guard(self._record, answered.values(), word)
@@ -162,7 +165,8 @@ class ApprovalsSheet(Sheet[None]):
         self._marked &= waiting.keys()
         if own := [key for key, approval in waiting.items() if approval.decision.rule == self._rule]:
             self._list.seek(own[0])
-            self._marked, self._rule = {*own} if len(own) > 1 else set(), ""
+            self._marked = {*own} if len(own) > 1 else set()
+            self._rule = ""
         if not waiting:
             if self._answered:
                 self._session.notify(self._answered)
@@ -174,7 +178,9 @@ class ApprovalsSheet(Sheet[None]):
     @on(LeadList.OptionHighlighted)
     def _show(self) -> None:
         self._list.show(self._rows)
-        box, row, several = self.query_one(Vertical), self._list.row, len(self._marked)
+        box = self.query_one(Vertical)
+        row = self._list.row
+        several = len(self._marked)
         marked = f", {several} marked" if several else ""
         mark_of(self._session).entitle(box, f"Waiting for approval: {len(self._waiting)}{marked}")
         box.border_subtitle = ""

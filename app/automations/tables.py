@@ -32,7 +32,8 @@ class AutomationTables(Struct, frozen=True):
 
     def written(self, name: str) -> str:
         """The text of the table of that name, with the comments below it."""
-        index, only_table = self._index(name), tomlkit.document()
+        index = self._index(name)
+        only_table = tomlkit.document()
         only_table.append(_KEY, AoT([self._parsed()[1][index]]))
         return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
 

@@ -43,7 +43,8 @@ def suggestions(kind: str, ctx: click.Context, param: click.Parameter, incomplet
 
 def join_at_colons(environment: MutableMapping[str, str]) -> None:
     """Put together the words of bash's command line that it split at colons, as in `gitlab:group/project`."""
-    words, place = split_arg_string(environment["COMP_WORDS"]), int(environment["COMP_CWORD"])
+    words = split_arg_string(environment["COMP_WORDS"])
+    place = int(environment["COMP_CWORD"])
     joined = list[str]()
     for number, word in enumerate(words):
         if number and ":" in {word, words[number - 1]}:

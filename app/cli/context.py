@@ -70,7 +70,8 @@ class Invocation:
     def output(self) -> "Output":
         from app.cli.output import Output  # slow to import, and help does not need it
 
-        is_terminal, width = sys.stdout.isatty(), None
+        is_terminal = sys.stdout.isatty()
+        width = None
         if is_terminal:
             import shutil  # it imports every compression
 
@@ -165,7 +166,8 @@ class Invocation:
                 self.warn(event.message)
 
         settings = self.settings()
-        profile, cache_file = self.profile(settings), None
+        profile = self.profile(settings)
+        cache_file = None
         async with AsyncExitStack() as stack:
             if is_live and await asyncio.to_thread(is_held, path := data_folder(settings, profile) / CACHE_FILE):
                 self.warn(f"The answer is not kept: another process holds the cache ({path}).")

@@ -78,7 +78,8 @@ def failure_of(error: BaseException) -> CommandFailedError | None:
         case ApiError():
             return of_api_error(error)
         case RunwardenError():
-            detail, hint = {}, ""
+            detail = {}
+            hint = ""
             if isinstance(error, ConfigError):
                 detail = {"file": None if error.file is None else str(error.file), "line": error.line, "key": error.key}
             elif not isinstance(error, TokenError):

@@ -186,7 +186,8 @@ def global_options() -> list[click.Option]:
 
 def output_options(*, hidden: bool = False) -> list[click.Option]:
     option = partial(click.Option, expose_value=False, hidden=hidden)
-    form, read = click.Choice([form.value for form in Format]), _keep("asked_format", lambda _: Format.JSON)
+    form = click.Choice([form.value for form in Format])
+    read = _keep("asked_format", lambda _: Format.JSON)
     keep = _keep("asked_format", Format)
     text = "Output format on stdout."
     return [

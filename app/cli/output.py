@@ -80,9 +80,11 @@ class Table(Struct, Generic[T], eq=False):
         """The lines of the next items; the title comes before the first items of all."""
         title_widths = [cell_width(column.title) for column in self.columns]
         rows = [[str(safe_text(column.cell(item), limit=CELL_LIMIT)) for column in self.columns] for item in items]
-        is_first, needed = not self._needed, [self._needed or title_widths, *(map(cell_width, row) for row in rows)]
+        is_first = not self._needed
+        needed = [self._needed or title_widths, *(map(cell_width, row) for row in rows)]
         self._needed = [max(widths) for widths in zip(*needed, strict=True)]
-        widths, least = [*self._needed], [max(MIN_FLEXIBLE, width) for width in title_widths]
+        widths = [*self._needed]
+        least = [max(MIN_FLEXIBLE, width) for width in title_widths]
         while self.width is not None and sum(widths) + len(GAP) * (len(widths) - 1) > self.width:
             candidates = [i for i, column in enumerate(self.columns) if column.flexible and widths[i] > least[i]]
             if not candidates:

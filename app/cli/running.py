@@ -88,7 +88,8 @@ def asking(invocation: Invocation) -> Iterator[None]:
 
 
 def _listen(invocation: Invocation) -> None:
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
 
     def stop(number: signal.Signals) -> None:
         invocation.stopped_by = number

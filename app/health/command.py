@@ -65,7 +65,8 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
                 except ApiError:
                     pass  # This failure is no reason to doubt the health.
         links = await engine.cache.links()
-        now, ahead = engine.clock(), engine.client.budget.clock_ahead
+        now = engine.clock()
+        ahead = engine.client.budget.clock_ahead
         ok_words = engine.settings.console.health_ok
         since = unobserved_since(links, now)
         hosts = dict[PlatformHealth, ExitLevel]()

@@ -284,7 +284,8 @@ class HealthScreen(BaseScreen):
                 unknown = levels.count(None)
                 counts = ((len(levels) - levels.count("well") - unknown, "unhealthy"), (unknown, "unknown"))
                 states = ", ".join(f"{count} {word}" for count, word in counts if count) or "all healthy"
-                health, checked = link_of(view.links, "health"), ""
+                health = link_of(view.links, "health")
+                checked = ""
                 if health is not None and health.last_ok_at is not None:
                     asked = " when last asked," if health.is_failing else " · asked"
                     checked = f"{asked} {roughly_ago(health.last_ok_at, now)}"
@@ -305,7 +306,8 @@ class HealthScreen(BaseScreen):
         for host in view.hosts:
             past = view.pasts.get(host.platform, NOTHING_SEEN)
             badge = health_badge(host.status, words) if host.connected else Badge("⊘", "not connected", "quiet")
-            checked, lasts = roughly_ago(host.checked_at, now), age(host.since, now)
+            checked = roughly_ago(host.checked_at, now)
+            lasts = age(host.since, now)
             since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
             note = "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
             if not host.connected:
@@ -332,12 +334,15 @@ class HealthScreen(BaseScreen):
             )
             yield from (row.row(width), BLANK)
         if not view.hosts:
-            health, badge, note = link_of(view.links, "health"), Badge("◌", "asking…", "wait"), ""
+            health = link_of(view.links, "health")
+            badge = Badge("◌", "asking…", "wait")
+            note = ""
             if health is not None and health.last_ok_at is not None:
                 badge = Badge("○", "none connected", "quiet")
                 note = "Connect a code host in the organization's settings; it then appears here."
             elif health is not None and health.is_failing:
-                badge, note = Badge("◌", "not known", "wait"), "The service has not answered yet; see below."
+                badge = Badge("◌", "not known", "wait")
+                note = "The service has not answered yet; see below."
             yield from (HostFacts("", "code hosts", badge, note=note).row(width), BLANK)
         link = link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait)
         yield from (link.row(width), BLANK, token_row(view.links, now).row(width), BLANK)
@@ -359,7 +364,10 @@ class HealthScreen(BaseScreen):
 
 async def read_health(reader: IncidentReader, now: datetime, ahead: timedelta, before: HealthView) -> HealthView:
     """Read the data, with final counts of incidents from `before`; the service's clock is `ahead` by this much."""
-    cache, words, hold, since = reader.cache, reader.healthy_words, reader.hold, now - MAX_WINDOW
+    cache = reader.cache
+    words = reader.healthy_words
+    hold = reader.hold
+    since = now - MAX_WINDOW
     # Bad, impaired, unknown and healthy hosts, then those no longer connected.
     levels = ("bad", "impaired", None, "well")
     ranks = {
@@ -379,7 +387,8 @@ async def read_health(reader: IncidentReader, now: datetime, ahead: timedelta, b
     incidents = tuple(sorted(recent, key=lambda incident: (incident.is_ongoing, incident.start), reverse=True))
     failed: dict[tuple[str, datetime], FailedRuns] = {}
     for incident in incidents[:MAX_INCIDENTS]:
-        platform, key = incident.platform, (incident.platform, incident.start)
+        platform = incident.platform
+        key = (incident.platform, incident.start)
         start, end = incident.failures(reader.health_s)
         # An hour after an incident, its count of failed runs is final.
         if key in before.failed and incident in before.incidents and end is not None and end < now - HOUR:

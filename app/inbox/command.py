@@ -43,7 +43,8 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     """List open items, the most severe first. Changes nothing, and does not contact the service."""
     async with invocation.engine(needs_token=False) as engine:
         items = await Inbox.of(engine).items(with_done=with_done)
-        now, state = engine.clock(), engine.state
+        now = engine.clock()
+        state = engine.state
         polled = {link.subject: link.last_ok_at for link in await engine.cache.links()}
         coverage = await engine.cache.coverage()
     problem = ""

@@ -143,7 +143,8 @@ class InboxScreen(BaseScreen):
         if not (items := self._chosen()):
             return
         now = self.session.clock()
-        today, hour = now.astimezone().date(), now + timedelta(hours=1)
+        today = now.astimezone().date()
+        hour = now + timedelta(hours=1)
         # Combining naive local times keeps the wall-clock hour, even when the clocks change in between.
         tomorrow = datetime.combine(today + timedelta(days=1), MORNING).astimezone()
         monday = datetime.combine(today + timedelta(days=7 - today.weekday()), MORNING).astimezone()

@@ -215,7 +215,8 @@ class InsightsScreen(BaseScreen):
 
     @work
     async def action_export(self) -> None:
-        view, today = self._view, self._engine.clock().astimezone()
+        view = self._view
+        today = self._engine.clock().astimezone()
         if view is None:
             return
 
@@ -235,7 +236,8 @@ class InsightsScreen(BaseScreen):
 
     @on(OptionList.OptionSelected)
     def _row_chosen(self, message: OptionList.OptionSelected) -> None:
-        view, (kind, _, key) = self._view, (message.option_id or "").partition(":")
+        view = self._view
+        (kind, _, key) = (message.option_id or "").partition(":")
         if view is None:
             return
         if kind == "repo":
@@ -274,10 +276,13 @@ class InsightsScreen(BaseScreen):
         return self._tables if self._shows_tables else self._rows
 
     async def _read(self) -> None:
-        span, now = self._span, self.session.run_now()
+        span = self._span
+        now = self.session.run_now()
         self._is_stale = False
-        cache, edges = self._engine.cache, span.edges(now)
-        outcomes, repositories = await cache.outcomes(edges), await cache.repository_figures(edges[0])
+        cache = self._engine.cache
+        edges = span.edges(now)
+        outcomes = await cache.outcomes(edges)
+        repositories = await cache.repository_figures(edges[0])
         view = InsightsView(span.title, span.step, now, outcomes, repositories, await cache.coverage())
         if span != self._span:
             return
@@ -321,7 +326,8 @@ class InsightsScreen(BaseScreen):
     def _show_extent(self, view: InsightsView) -> None:
         words = ""
         if view.runs or self._was_answered:
-            since, complete_since = day(view.since, view.at), view.coverage.complete_since
+            since = day(view.since, view.at)
+            complete_since = view.coverage.complete_since
             if view.step == "hour":
                 first = view.since.astimezone()
                 since = f"{first:%H:%M} {'today' if first.date() == view.at.astimezone().date() else 'yesterday'}"

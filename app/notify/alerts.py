@@ -89,20 +89,23 @@ def state_alerts(
     host_routes: Sequence[str] = (),
 ) -> list[Alert]:
     """`host_routes` get the alert that the hosts are unobserved, instead of those that `[notify] on` asks for."""
-    hold, states = timedelta(seconds=notify.hold_s), list[Alert]()
+    hold = timedelta(seconds=notify.hold_s)
+    states = list[Alert]()
     for run in stuck if "stuck" in notify.on else ():
         for_s = (run.last_seen_at - run.active_since).total_seconds()
         usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
         title = f"Run stuck: {run.repository}, {run.status} for {span(for_s)}"
         body = f"{usual} · {run.run_id} · {profile}"
-        group, at = f"stuck:{run.run_id}", run.active_since
+        group = f"stuck:{run.run_id}"
+        at = run.active_since
         about = {"run_id": run.run_id, "repository": run.repository, "status": run.status}
         states.append(own_alert(f"{group}:{at.isoformat()}", group, "warning", title, body, at, about, is_lasting=True))
     if "health" in notify.on:
         lasting = (incident for incident in incidents if incident.lasted >= hold)
         states += [_host(incident, hold, now, profile) for incident in lasting]
     link = next(link for link in links if link.subject == "runs")
-    kind, begun = error_kind(link.error_kind), link.failing_since
+    kind = error_kind(link.error_kind)
+    begun = link.failing_since
     is_refused = kind.concerns == "token"
     # A single lost answer is not reported.
     if "link" in notify.on and begun and (is_refused or (now - begun >= hold and link.failures > 1)):
@@ -120,7 +123,8 @@ def state_alerts(
     if routes and (since := unobserved_since(links, now)) is not None:
         title = f"Code hosts unobserved since {clock_time(since, now)}"
         body = f"their health cannot be read · {profile}"
-        key, about = f"link:health:{since.isoformat()}", {"status": "unobserved"}
+        key = f"link:health:{since.isoformat()}"
+        about = {"status": "unobserved"}
         alert = own_alert(key, "link:health", "warning", title, body, since, about, is_lasting=True)
         states += [replace(alert, route=route, key=f"{key}:{route}") for route in routes]
     return states
@@ -132,18 +136,22 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
     is_token = outage.key.startswith("link:token")
     title = "The service accepts the token again" if is_token else "The link to the service is back"
     lasted = f"after {span((back - outage.at).total_seconds())}"
-    key, about = f"{outage.key}:over", {"status": "up"}
+    key = f"{outage.key}:over"
+    about = {"status": "up"}
     return own_alert(key, LINK, "information", f"{title}: {profile}", lasted, back, about, after=(outage.key,))
 
 
 def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
-    platform, key = incident.platform, f"health:{incident.platform}:{incident.start.isoformat()}"
-    begun, group = (f"{key}:impaired", f"{key}:bad"), f"host:{platform}"
+    platform = incident.platform
+    key = f"health:{incident.platform}:{incident.start.isoformat()}"
+    begun = (f"{key}:impaired", f"{key}:bad")
+    group = f"host:{platform}"
     about = {"platform": platform, "status": "well" if incident.is_over else incident.word}
     since = f"since {clock_time(incident.start, now)} · {profile}"
     if incident.is_over:
         how = "has recovered" if incident.recovered_at is not None else "is no longer connected"
-        title, body = f"Code host {platform} {how}", f"after {span(incident.lasted.total_seconds())}, {since}"
+        title = f"Code host {platform} {how}"
+        body = f"after {span(incident.lasted.total_seconds())}, {since}"
         return own_alert(f"{key}:over", group, "information", title, body, incident.end, about, after=begun)
     is_bad = incident.worst == "bad" and incident.bad_s >= hold.total_seconds()
     how = f"is flapping: {' and '.join(incident.words[:3])}" if incident.recoveries else f"is {incident.word}"
@@ -159,8 +167,10 @@ async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[
     alerts = list[Alert]()
     for decision in await state.journal(WHEN_ENDED, limit=LISTED * 10, outcomes=tuple(_FOLLOW_UPS)):
         level, title = _FOLLOW_UPS[decision.outcome]
-        run_id, at = decision.occurrence.facts["run.id"], decision.settled_at or decision.decided_at
-        key, group = f"when_ended:{decision.decision_id}", f"when_ended:{run_id}"
+        run_id = decision.occurrence.facts["run.id"]
+        at = decision.settled_at or decision.decided_at
+        key = f"when_ended:{decision.decision_id}"
+        group = f"when_ended:{run_id}"
         body = " · ".join(filter(None, (decision.reason, run_id, profile)))
         if at >= since:
             about = {"run_id": run_id, "status": decision.outcome}

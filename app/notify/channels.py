@@ -155,7 +155,8 @@ async def send(
     notify: NotifySettings, delivery: Delivery, profile: str, network: Network, command_line: str = "runwarden"
 ) -> str | None:
     """Send a message over all channels of its route. Returns the problem and its fix, or None."""
-    route, level = notify.route(delivery.message.route), delivery.message.level
+    route = notify.route(delivery.message.route)
+    level = delivery.message.level
     if route.is_silent:
         return OFF
     title, body = rendered(delivery, route, profile, command_line=command_line)
@@ -182,7 +183,8 @@ async def relayed(route: NotifyRoute, title: str, body: str, level: str, network
     order = {"urls": urls, "title": title, "body": body, "type": _TYPES[level], "markup": route.markup}
     message = json.dumps({**order, "client_cert": client_cert}).encode()
     # -P: ignore a folder called `app` in the current directory.
-    argv, pipe = (sys.executable, "-P", "-m", "app.notify.relay_child"), asyncio.subprocess.PIPE
+    argv = (sys.executable, "-P", "-m", "app.notify.relay_child")
+    pipe = asyncio.subprocess.PIPE
     try:
         process = await started(*argv, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=env)
     except OSError as error:

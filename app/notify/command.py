@@ -34,7 +34,8 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
     names = [DEFAULT_ROUTE, *(entry.name for entry in settings.notify.routes)]
     if route not in names:
         raise failed("not_found", f"There is no route {route!r}. There are: {', '.join(names)}.")
-    now, text = datetime.now(UTC), "Sent by `runwarden notify test`"
+    now = datetime.now(UTC)
+    text = "Sent by `runwarden notify test`"
     message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
     profile = invocation.profile(settings)
     if trouble := await send(settings.notify, Delivery(0, message, now), profile.name, Network.of(profile)):

@@ -90,7 +90,8 @@ class Dispatcher:
             problems = await self.state.reported_problems()
             if not waiting and not problems:
                 return False
-            last_made, marks = await self.state.last_made(), await self.state.marks()
+            last_made = await self.state.last_made()
+            marks = await self.state.marks()
             situation = replace(situation, waiting=waiting, problems=problems, last_made=last_made, marks=marks)
             due = plan(situation, notify)
             # Plan again if another process has made messages or reported an alert in the meantime.
@@ -138,7 +139,8 @@ class Dispatcher:
         alerts += [replace(state, at=state.at - ahead) if state.about.get("run_id") else state for state in begun]
         for job, at in self._broken_since.items():
             if now - at >= timedelta(minutes=1):  # Files can be locked for a moment.
-                key, title = f"job:{job}:{at.isoformat()}", f'Runwarden\'s job "{job}" fails: {self.profile}'
+                key = f"job:{job}:{at.isoformat()}"
+                title = f'Runwarden\'s job "{job}" fails: {self.profile}'
                 alerts.append(own_alert(key, f"job:{job}", "error", title, broken[job], at, {}, is_lasting=True))
         return situation, [alert for alert in alerts if alert.at >= since], news
 
@@ -156,7 +158,8 @@ class Dispatcher:
     async def _deliver(self, deliveries: Iterable[Delivery]) -> None:
         """Deliver the messages of one route, with retries, and finally over the fallback route."""
         for delivery in deliveries:
-            now, message = self.state.clock(), delivery.message
+            now = self.state.clock()
+            message = delivery.message
             route = self.notify.route(message.route)
             trouble, fallback, due = "", "", None
             if now - delivery.made_at > route.give_up:
@@ -169,10 +172,12 @@ class Dispatcher:
             ):
                 outcome = "delivered"
             elif delivery.attempts < len(BACKOFF):
-                outcome, due = "delivery_failed", self.state.clock() + BACKOFF[delivery.attempts]
+                outcome = "delivery_failed"
+                due = self.state.clock() + BACKOFF[delivery.attempts]
             else:
                 has_own = message.route != DEFAULT_ROUTE and not self.notify.route(DEFAULT_ROUTE).is_silent
-                outcome, fallback = "failed", route.fallback or (DEFAULT_ROUTE if has_own else "")
+                outcome = "failed"
+                fallback = route.fallback or (DEFAULT_ROUTE if has_own else "")
             await self.state.settle_delivery(
                 delivery, None if due else outcome, self.state.clock(), error=trouble, due=due, fallback=fallback
             )
@@ -183,7 +188,8 @@ class Dispatcher:
 
 async def rule_alerts(state: State, since: datetime, command_line: str) -> list[Alert]:
     """Alerts about automations that have waited for approval, reached a limit or paused themselves since then."""
-    run, alerts = f"{command_line} automations", list[Alert]()
+    run = f"{command_line} automations"
+    alerts = list[Alert]()
     for decision in await state.open_decisions(outcome="waiting"):
         text = f"{run} approve {decision.decision_id} sends: {decision.request_json or decision.reason}"
         alerts.append(_rule_alert(decision, f"approval:{decision.decision_id}", "waits for approval", text))

@@ -47,7 +47,8 @@ def main() -> int:
         return response
 
     requests.Session.send = once  # type: ignore[method-assign] # nothing else runs in this process
-    order, network = json.load(sys.stdin), Network()
+    order = json.load(sys.stdin)
+    network = Network()
     failed = 0
     answers = list[str]()
     for url in order["urls"]:

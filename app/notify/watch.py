@@ -62,14 +62,16 @@ class Watch:
 
     async def begin(self) -> None:
         """Start where the last watch stopped or, if there was none, now."""
-        now, file = self.cache.clock(), self.cache.opened
+        now = self.cache.clock()
+        file = self.cache.opened
         self._watermark = watermark = await self.cache.watermark()
         await self.cache.save_watermark(watermark, at=now)
         # Nothing from before the very first watch is news, even if the first sync brings it.
         self._since = now if watermark.saved_at is None else min(now, watermark.saved_at) - SKEW
         self._began_at = now
         keys = [key for state in await self._states(now) for key in (state.key, *state.after)]
-        state, apart = self.state, bool(self.notify.rules)
+        state = self.state
+        apart = bool(self.notify.rules)
         self._reported = set() if state is None else set(await state.reported_alerts(keys, apart=apart))
         self._file = file
 
@@ -82,7 +84,8 @@ class Watch:
         if news.watermark != self._watermark:
             await self.cache.save_watermark(news.watermark, at=self.cache.clock())
             self._watermark = news.watermark
-        events, missed = list[Alert](), list[StatusChange]()
+        events = list[Alert]()
+        missed = list[StatusChange]()
         for move in await wanted(news.changes, self.notify.on, self.ledger):
             # Always report when a followed run finishes; sum up other changes from before this watch began.
             if move.happened(news.ahead) >= self._began_at - SKEW or move.is_pinned:

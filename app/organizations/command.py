@@ -95,7 +95,8 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
 
     async def work() -> int:
         async with invocation.writer(dry_run=dry_run) as engine:
-            base_url, result = engine.client.base_url, planned(rows, await engine.ledger.organizations())
+            base_url = engine.client.base_url
+            result = planned(rows, await engine.ledger.organizations())
             if not dry_run:
                 result = await send_batch(invocation, engine, result, document, "created", past=past)
 
@@ -185,7 +186,8 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
 
 def organization_document(action: Action, invitation: Invitation | None = None) -> dict[str, object]:
     """An attempt to create an organization, and its invitation; None is unknown."""
-    body, reported = as_received(action.body_json), "invitation_id state sent_at expires_at accepted_at failure mail"
+    body = as_received(action.body_json)
+    reported = "invitation_id state sent_at expires_at accepted_at failure mail"
     return {
         **facts(action, "action_id state created_at settled_at resolution"),
         "email": body.get("email"),

@@ -78,13 +78,16 @@ class OrganizationsScreen(ActivityScreen):
         entries = []
         for action in await self._engine.ledger.organizations():
             if (entry := known.get(action)) is None:
-                request, created = as_received(action.body_json), as_received(action.response_json)
-                email, offer = safe_text(str(request.get("email")), limit=254), str(request.get("offer_code") or "")
+                request = as_received(action.body_json)
+                created = as_received(action.response_json)
+                email = safe_text(str(request.get("email")), limit=254)
+                offer = str(request.get("offer_code") or "")
                 name, slug, parent_id = (str(created.get(field) or "") for field in NAMES)
                 entry = OrganizationEntry(action, email, None, offer, name, slug, parent_id)
             entries.append(replace(entry, invitation=newest(self._invitations or (), action.result_id, action.subject)))
         self._all = tuple(entries)
-        before, self._created = self._created, sum(entry.source.state == "confirmed" for entry in self._all)
+        before = self._created
+        self._created = sum(entry.source.state == "confirmed" for entry in self._all)
         if self._created > before:
             self._ask_service()
         matches = [entry for entry in self._all if is_wanted(entry.source, wanted)]
@@ -157,7 +160,8 @@ class OrganizationsScreen(ActivityScreen):
             raise ActionRefusedError(f"It is {action.state.replace('_', ' ')}.{why}")
 
         effect = f"{invitation.email} gets a new mail. The code of the earlier one no longer works."
-        title, facts = "Send the invitation again", [Content(safe_text(effect))]
+        title = "Send the invitation again"
+        facts = [Content(safe_text(effect))]
         sheet = ConfirmSheet(title, facts, send, verb="Send it again", leaving="Keep the earlier one")
         if (result := await self.app.push_screen_wait(sheet)) is not None:
             self.session.notify(result)

@@ -219,7 +219,10 @@ class OrganizationImportScreen(BaseScreen):
         text = self._bar.file.value.strip()
         if not text or self._is_under_way:
             return
-        self._file, self._phase, self._paused, self._rows = text, "idle", "", {}
+        self._file = text
+        self._phase = "idle"
+        self._paused = ""
+        self._rows = {}
         self._past = ""
         try:
             rows = await asyncio.to_thread(lambda: read_rows(typed_path(text)))
@@ -342,7 +345,8 @@ def line(row: ImportRow, *, is_sending: bool = False) -> ImportLine:
         # A row refused for a reason other than its own can be sent again.
         state = "to_create"
     problem = row.result.problem or " ".join(problem.message for problem in row.problems)
-    email, offer = safe_text(row.name, limit=254), safe_text(row.request.offer_code or "", limit=100)
+    email = safe_text(row.name, limit=254)
+    offer = safe_text(row.request.offer_code or "", limit=100)
     return ImportLine(row.line, email, offer, state, safe_text(problem if outcome != "blocked" else ""), action)
 
 

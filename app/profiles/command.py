@@ -142,7 +142,8 @@ def check(invocation: Invocation) -> int:
     """
     warnings = list[ConfigError]()
     try:
-        settings, errors = invocation.settings(), list[ConfigError]()
+        settings = invocation.settings()
+        errors = list[ConfigError]()
     except ConfigError as error:
         if error.file is None or not error.path:
             raise
@@ -173,12 +174,14 @@ def check(invocation: Invocation) -> int:
         problems: list[ErrorDetail] = [
             {"line": error.line, "key": error.key, "message": str(error)} for error in errors
         ]
-        first, sentences = errors[0], list(map(str, errors))
+        first = errors[0]
+        sentences = list(map(str, errors))
         if not invocation.output.format.is_json:
             for line in sentences[:-1]:
                 invocation.output.note(line)
             sentences = sentences[-1:]
-        message, file = " ".join(sentences), str(first.file)
+        message = " ".join(sentences)
+        file = str(first.file)
         raise failed("config", message, file=file, line=first.line, key=first.key, problems=problems)
     profile = invocation.profile(settings)
     names = [profile.name for profile in settings.profiles]

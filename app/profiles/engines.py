@@ -82,7 +82,8 @@ class ProfileEngines:
 
     async def close(self) -> None:
         """Close every engine."""
-        tasks, self._engines = list(self._engines.values()), {}
+        tasks = list(self._engines.values())
+        self._engines = {}
         async with AsyncExitStack() as stack:
             for engine in await asyncio.gather(*tasks, return_exceptions=True):
                 if not isinstance(engine, BaseException):
@@ -127,7 +128,8 @@ async def check(new: Profile) -> tuple[str, bool] | None:
     try:
         await client.list_runs(page_size=1)
     except ApiError as error:
-        kind, message = error_kind(error.kind), safe_text(error.message, limit=200)
+        kind = error_kind(error.kind)
+        message = safe_text(error.message, limit=200)
         if kind.setup_fix or kind.concerns == "token":
             return f"{kind.title}. {kind.setup_fix or message}", kind.concerns == "token"
         return f"{message} Is the address right?", False

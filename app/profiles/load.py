@@ -280,7 +280,8 @@ def _notify(table: Table) -> NotifySettings:
         if route.is_silent:
             fix = "Give it command, desktop, urls_env or urls_file."
             tables.table(name).fail("command", "this route leads nowhere.", fix)
-        passed, here = {name}, route.fallback
+        passed = {name}
+        here = route.fallback
         while here and here != DEFAULT_ROUTE:
             check_route(tables.table(name), "fallback", here, names)
             if here in passed:

@@ -244,7 +244,8 @@ class OnboardingScreen(Screen[str | None]):
 
     def _complain(self, *, everywhere: bool = False) -> Profile | None:
         """Show the problems of visited fields, or of all; return the profile if there are none."""
-        address, name = self._field("base_url").value, self._field("name").value.strip()
+        address = self._field("base_url").value
+        name = self._field("name").value.strip()
         source = _source(self._origin, self._field(self._origin).value.strip())
         problems = {"base_url": "", "name": name_problem(name), self._origin: source if isinstance(source, str) else ""}
         try:

@@ -109,7 +109,9 @@ class AllProfilesScreen(RunActions):
         for profile in profiles:
             await self._read_profile(profile)
         for profile in profiles:
-            name, now, vitals = profile.name, self.session.clock(), self._vitals[profile.name]
+            name = profile.name
+            now = self.session.clock()
+            vitals = self._vitals[profile.name]
             is_current = name == self.session.profile.name
             if is_current or isinstance(vitals, StorageError) or now < self._not_before.get(name, now):
                 continue
@@ -131,7 +133,8 @@ class AllProfilesScreen(RunActions):
     async def _read_profile(self, profile: Profile) -> None:
         engines = self.session.engines
         try:
-            engine, before = await engines.engine(profile.name), Vitals(profile.name, profile.read_only)
+            engine = await engines.engine(profile.name)
+            before = Vitals(profile.name, profile.read_only)
             self._vitals[profile.name] = await read_vitals(engine, before, self.session.clock())
         except StorageError as error:
             self._vitals[profile.name] = error
@@ -143,10 +146,12 @@ class AllProfilesScreen(RunActions):
 
     def in_header(self, _: Vitals) -> Vitals:
         """The sums of all profiles, and each one's link to its service."""
-        session, links = self.session, []
+        session = self.session
+        links = []
         known = [vitals for vitals in self._vitals.values() if isinstance(vitals, Vitals)]
         for name in (profile.name for profile in session.engines.profiles):
-            vitals, badge = self._vitals.get(name, Vitals(name)), UNREADABLE
+            vitals = self._vitals.get(name, Vitals(name))
+            badge = UNREADABLE
             if isinstance(vitals, Vitals):
                 timing = session.vitals.timing if name == session.profile.name else self._timing
                 badge = freshness(vitals.runs_link, timing, session.clock())
@@ -204,9 +209,11 @@ class AllProfilesScreen(RunActions):
     async def _read_rows(self) -> None:
         if not self._open:
             return
-        merged, now = MergedCaches({name: engine.cache for name, engine in self._open.items()}), self.session.clock()
+        merged = MergedCaches({name: engine.cache for name, engine in self._open.items()})
+        now = self.session.clock()
         for name, engine in self._open.items():
-            vitals, ahead = self._vitals[name], (await engine.cache.budget()).clock_ahead
+            vitals = self._vitals[name]
+            ahead = (await engine.cache.budget()).clock_ahead
             link = vitals.runs_link if isinstance(vitals, Vitals) else None
             as_of = link.last_ok_at if link is not None and link.is_failing else None
             self.table.profile_times[name] = ahead, None if as_of is None else as_of + ahead
@@ -261,7 +268,8 @@ class AllProfilesScreen(RunActions):
         self._show_query()
 
     def _show_query(self) -> None:
-        query, marks = self._query.query(self.session.clock()), len(self.table.marks)
+        query = self._query.query(self.session.clock())
+        marks = len(self.table.marks)
         self.table.words = tuple(query.filter.search.casefold().split())
         if self._query.cursor is None:
             self.bar.line.put(self._query.line, 0)
@@ -346,7 +354,9 @@ class ProfileSwitcher(PickerScreen[str]):
     @on(Input.Changed)
     def _find(self) -> None:
         """List the profiles that match; the cursor stays on its own, and begins on the current one."""
-        text, profiles, session = self.query_one(LineInput).value.strip(), self.query_one(Options), self._session
+        text = self.query_one(LineInput).value.strip()
+        profiles = self.query_one(Options)
+        session = self._session
         current = session.profile.name
         about = {
             own.name: (own.base_url, "current" if own.name == current else "", "read-only" if own.read_only else "")

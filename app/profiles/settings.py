@@ -339,7 +339,8 @@ class Settings(Struct, frozen=True):
             if profile.name == (wanted or ENVIRONMENT_PROFILE):
                 return profile
         names = ", ".join(profile.name for profile in self.profiles)
-        problem, fix = f"There is no profile {wanted!r}.", f"There are: {names}."
+        problem = f"There is no profile {wanted!r}."
+        fix = f"There are: {names}."
         if not names:
             problem = "No service is configured." if wanted is None else problem
             fix = (

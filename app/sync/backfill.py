@@ -181,7 +181,8 @@ class Filling:
             return
         window.token = page.next_token
         if coverage is not None and floor is not None:
-            span, window.left = window.left - floor, floor - MICROSECOND
+            span = window.left - floor
+            window.left = floor - MICROSECOND
             self._spacing = min(WIDEST, max(MICROSECOND, span / max(1, len(page.runs))))
             if span >= MIN_WINDOW and not self._is_short(window, self._spacing):
                 window = Window(window.start, window.left)  # Requested with its dates, without a token.
@@ -400,7 +401,8 @@ class Backfill:
         new = len(stored.changes.new)
         filling.runs += new
         filling.runs_left -= new
-        left, done = filling.estimate, self.progress.done_runs + new
+        left = filling.estimate
+        done = self.progress.done_runs + new
         speed = filling.runs / max(time.monotonic() - filling.began_s, 1e-3)
         self.progress = replace(
             self.progress,

@@ -36,7 +36,8 @@ class Listing(Struct, frozen=True):
         # A filter applied here may drop most of a page: small pages would cost many requests.
         size = most if limit is None or applied != condition else max(1, min(most, limit))
         finals = await self.runs.cache.final_statuses()
-        count, order = 0, Order()
+        count = 0
+        order = Order()
         walk = None
         if query == ALL_RUNS:
             walk = Walk(self.runs.clock(), next(iter((await self.runs.cache.coverage()).ranges), None))

@@ -161,7 +161,8 @@ class RunSync(SubjectSync):
                 walk.known = next(iter((await self.cache.coverage()).ranges), None)
             if (ahead := self.client.budget.heard_ahead) is not None:
                 # Claim nothing while the list has runs dated in the future: newer runs may be listed below them.
-                present, runs = self.clock() + ahead + CLOCK_STEP, stored.page.runs
+                present = self.clock() + ahead + CLOCK_STEP
+                runs = stored.page.runs
                 walk.order.is_odd = any(run.created_at is not None and run.created_at > present for run in runs)
         walk.step(stored, await self.cache.unwalked([run.run_id for run in stored.page.runs]))
         if walk.refuted:

@@ -89,7 +89,8 @@ class Schedule(Struct, eq=False):
         )
 
     async def _run(self, name: str) -> None:
-        work, task = self._jobs.get(name), asyncio.current_task()
+        work = self._jobs.get(name)
+        task = asyncio.current_task()
         if work is None or task is None or name in self._running:
             return
         self._running[name] = task

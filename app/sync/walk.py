@@ -64,7 +64,8 @@ class RunReader(Struct, frozen=True):
         `news_from`: if this is the first answer, runs created until then, by the service's clock, are history. None:
         the time of the request, or of the runs' last change.
         """
-        at, runs = asked_at or self.clock(), tuple(runs)
+        at = asked_at or self.clock()
+        runs = tuple(runs)
         if news_from is None:
             heard = self.client.budget.heard_ahead
             present = at + (self.client.budget.clock_ahead if heard is None else heard)
@@ -245,7 +246,8 @@ class Walk:
 
     def step(self, stored: StoredPage, unwalked: Collection[str] = ()) -> None:
         """Add the next page; `unwalked`: those of its runs that came into the cache since a walk was last recorded."""
-        page, new = stored.page, set(stored.changes.new)
+        page = stored.page
+        new = set(stored.changes.new)
         changed = new | {*stored.changes.updated, *(moved.run_id for moved in stored.changes.transitions)}
         if not self.order.pages:
             self.total = page.total_count

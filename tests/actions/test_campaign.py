@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -315,6 +315,8 @@ AT_ONCE = 16
 
 class NoBudget:
     """Requests are neither spaced nor refused: every fault reaches the wire."""
+
+    heard_ahead: timedelta | None = None
 
     @asynccontextmanager
     async def turn(self, *_: object) -> AsyncIterator[None]:
