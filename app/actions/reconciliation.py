@@ -125,26 +125,10 @@ class Reconciliation:
 
         Of an organization, what the service's list of invitations shows. Raises `ApiError`.
         """
-        cache = self.runs.cache
-        client = self.runs.reader.client
         if action.kind == "organization.create":
-            # Invitations to this address that none of our other actions created, newest first.
-            created = ActionFilter(["organization.create"], ["confirmed"])
-            others = {other.result_id for other in await self.actions.ledger.actions(created, limit=MAX_STARTS)}
-            invitations = await client.invitations()
-            ahead = client.budget.heard_ahead
-            # The service mails the invitation after the request; an earlier mail belongs to an older organization.
-            since = None if ahead is None or action.sending_at is None else action.sending_at + ahead - TOLERANCE
-            matches = [
-                invitation
-                for invitation in invitations
-                if invitation.email.casefold() == action.subject.casefold()
-                and invitation.organization_id not in others
-                and (since is None or invitation.sent_at is None or invitation.sent_at >= since)
-            ]
-            by_id = {invitation.organization_id: invitation for invitation in matches}
-            return Proposal(organizations=tuple(by_id.values()))
-        await client.budget.settle()
+            return await self._ask_invitations(action)
+        cache = self.runs.cache
+        await self.runs.reader.client.budget.settle()
         send = Send.of(action, await cache.run_clock())
         if send is None:
             return Proposal()
@@ -177,15 +161,38 @@ class Reconciliation:
         )
         return Proposal(tuple(ordered), is_whole)
 
+    async def _ask_invitations(self, action: Action) -> Proposal:
+        """The organizations invited at this address that none of our other actions created, newest first."""
+        client = self.runs.reader.client
+        created = ActionFilter(["organization.create"], ["confirmed"])
+        others = {other.result_id for other in await self.actions.ledger.actions(created, limit=MAX_STARTS)}
+        invitations = await client.invitations()
+        ahead = client.budget.heard_ahead
+        # The service mails the invitation after the request; an earlier mail belongs to an older organization.
+        since = None
+        if ahead is not None and action.sending_at is not None:
+            since = action.sending_at + ahead - TOLERANCE
+        matches = [
+            invitation
+            for invitation in invitations
+            if invitation.email.casefold() == action.subject.casefold()
+            and invitation.organization_id not in others
+            and (since is None or invitation.sent_at is None or invitation.sent_at >= since)
+        ]
+        by_id = {invitation.organization_id: invitation for invitation in matches}
+        return Proposal(organizations=tuple(by_id.values()))
+
     async def check(self, action: Action, result_id: str) -> None:
         """Raise a `DoubtfulIdError` if this probably is not the action's result; the user may know better."""
         request = request_sent(action)
         kind = WRITE_KINDS[action.kind]
         if action.kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
-            if result_id != sent if sent else "/" not in result_id:
-                what = f": it was sent for {sent}" if sent else ""
-                raise DoubtfulIdError(f"{result_id!r} is not the project's path{what}. {kind.id_source}")
+            if sent and result_id != sent:
+                why = f"{result_id!r} is not the project's path: it was sent for {sent}."
+                raise DoubtfulIdError(f"{why} {kind.id_source}")
+            if not sent and "/" not in result_id:
+                raise DoubtfulIdError(f"{result_id!r} is not the project's path. {kind.id_source}")
             return
         match request:
             case CancelRun(run_id=own) if own != result_id:
@@ -202,8 +209,7 @@ class Reconciliation:
                     what = "no such message" if result_id not in texts else "another message of this id"
                     raise DoubtfulIdError(f"The run {request.run_id} has {what}: {result_id}.")
                 return
-        cache = self.runs.cache
-        detail = await cache.detail(result_id)
+        detail = await self.runs.cache.detail(result_id)
         if detail is None and not _PLAUSIBLE.fullmatch(result_id):
             raise DoubtfulIdError(f"{result_id!r} does not look like {kind.id_name}. {kind.id_source}")
         if detail is not None and action.kind == "organization.create":
@@ -213,26 +219,33 @@ class Reconciliation:
         if makers and action.kind != "run.continue":
             raise DoubtfulIdError(f"{result_id} is what {min(makers)} made. {kind.id_source}")
         if action.kind == "organization.create":
-            with _asking(f"knows {result_id}"), suppress(NotOfferedError):
-                invitations = await self.runs.reader.client.invitations()
-                emails = {invitation.email for invitation in invitations if invitation.organization_id == result_id}
-                if not emails:
-                    raise DoubtfulIdError(f"The service knows no organization {result_id}.")
-                if action.subject.casefold() not in map(str.casefold, emails):
-                    raise DoubtfulIdError(f"{result_id} was created for {min(emails)}, not for {action.subject}.")
-        if not kind.is_listed:
-            return
+            await self._check_organization(action, result_id)
+        elif kind.is_listed:
+            await self._check_run(action, result_id)
+
+    async def _check_organization(self, action: Action, organization_id: str) -> None:
+        with _asking(f"knows {organization_id}"), suppress(NotOfferedError):
+            invitations = await self.runs.reader.client.invitations()
+            emails = {invitation.email for invitation in invitations if invitation.organization_id == organization_id}
+            if not emails:
+                raise DoubtfulIdError(f"The service knows no organization {organization_id}.")
+            if action.subject.casefold() not in map(str.casefold, emails):
+                raise DoubtfulIdError(f"{organization_id} was created for {min(emails)}, not for {action.subject}.")
+
+    async def _check_run(self, action: Action, run_id: str) -> None:
+        cache = self.runs.cache
+        detail = await cache.detail(run_id)
         proposal = await self.cached(action)
         if detail is None:
-            with _asking(f"lists {result_id}"):
+            with _asking(f"lists {run_id}"):
                 proposal = await self.ask(action)
-            detail = await cache.detail(result_id)
-        if result_id in proposal.ids:
+            detail = await cache.detail(run_id)
+        if run_id in proposal.ids:
             return
         if detail is None:
-            raise DoubtfulIdError(f"The service lists no run {result_id} from around the time it was sent.")
+            raise DoubtfulIdError(f"The service lists no run {run_id} from around the time it was sent.")
         if (send := Send.of(action, await cache.run_clock())) is not None:
-            raise DoubtfulIdError(f"{result_id} does not fit: {send.misfit(detail.run)}")
+            raise DoubtfulIdError(f"{run_id} does not fit: {send.misfit(detail.run)}")
 
     async def work(self) -> float:
         """Search for unknown actions once the service answers; return the seconds until the next check."""

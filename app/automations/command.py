@@ -1,7 +1,7 @@
 """`runwarden automations`: explains, controls and approves the rules of the configuration."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Final, get_args
@@ -18,7 +18,7 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
 from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
-from app.cli.output import Column
+from app.cli.output import Column, Output
 from app.engine.files import author_of, login
 from app.engine.times import exact_ago, parse_duration, rfc3339, stamp
 from storage.records.decision import BY_HAND, AnswerWord, Decision, Outcome
@@ -124,27 +124,34 @@ async def check(invocation: Invocation, /, *, names: tuple[str, ...], period: ti
     elif not entries:
         output.note(NO_RULES)
     for entry in entries:
-        lines = [
-            f"{entry['name']}{'' if entry['enabled'] else ' (off)'}",
-            f"  {entry['sentence']}",
-            f"  {entry['limits']}",
-            *(f"  next     {stamp(datetime.fromisoformat(at))}" for at in entry["next"]),
-            *(f"  warning  {line}" for line in entry["warnings"]),
-        ]
-        if (past := replayed.get(entry["name"])) is not None:
-            counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in past.counts.items())
-            completeness = "the cached history of that time is incomplete: there may have been more"
-            if past.held_since:
-                completeness = f"history complete since {stamp(past.held_since)}"
-            lines += [f"  replay   {counts or 'nothing would have triggered it'}", f"           {completeness}"]
-            if sum(past.counts.values()) > len(past.newest):
-                lines.append(f"           the newest {len(past.newest)}:")
-            for decision in past.newest:
-                what_for = f"{stamp(decision.occurrence.at)} {decision.outcome}: {decision.occurrence.cause}"
-                lines.append(f"           {what_for} {decision.reason}")
-        for line in (*lines, ""):
+        past = replayed.get(entry["name"])
+        for line in (*_rule_lines(entry), *(() if past is None else _replay_lines(past)), ""):
             output.text(line)
     return Exit.DONE
+
+
+def _rule_lines(entry: dict[str, Any]) -> Iterator[str]:
+    yield entry["name"] if entry["enabled"] else f"{entry['name']} (off)"
+    yield f"  {entry['sentence']}"
+    yield f"  {entry['limits']}"
+    for at in entry["next"]:
+        yield f"  next     {stamp(datetime.fromisoformat(at))}"
+    for warning in entry["warnings"]:
+        yield f"  warning  {warning}"
+
+
+def _replay_lines(past: Replayed) -> Iterator[str]:
+    counts = ", ".join(f"{count} {WORDS.get(outcome, outcome)}" for outcome, count in past.counts.items())
+    yield f"  replay   {counts or 'nothing would have triggered it'}"
+    if past.held_since:
+        yield f"           history complete since {stamp(past.held_since)}"
+    else:
+        yield "           the cached history of that time is incomplete: there may have been more"
+    if sum(past.counts.values()) > len(past.newest):
+        yield f"           the newest {len(past.newest)}:"
+    for decision in past.newest:
+        what_for = f"{stamp(decision.occurrence.at)} {decision.outcome}: {decision.occurrence.cause}"
+        yield f"           {what_for} {decision.reason}"
 
 
 @automations.command("log", cls=FactCommand)
@@ -222,7 +229,7 @@ async def reject(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> in
 async def _answer(invocation: Invocation, numbers: Sequence[int], word: AnswerWord) -> int:
     """Record the answer and print each decision with its request; if one is not waiting, none is answered."""
     numbers = tuple(dict.fromkeys(numbers))
-    answered = list[Decision]()
+    documents = list[dict[str, Any]]()
     async with invocation.state() as state:
         for number in numbers:
             decision = await state.decision(number)
@@ -235,19 +242,30 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: AnswerWo
             is_in_time = await state.answer(number, word, author_of("cli"))
             if (decision := await state.decision(number)) is None or not is_in_time:
                 raise failed("not_found", f"Decision {number} is no longer waiting. See: runwarden automations log")
-            answered.append(decision)
+            documents.append(_answer_document(decision, word))
         bot = await working_process(state, state.clock())
-    output = invocation.output
     if bot is None and word == "approved":
-        output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")
-    documents: list[dict[str, Any]] = []
-    for decision in answered:
-        entry = document(decision)
-        request_json = decision.request_json
-        request = None if request_json is None else {"method": "POST", **json.loads(request_json)}
-        about = {"decision": decision.decision_id, "rule": decision.rule, "outcome": word, "request": request}
-        documents.append(about | {name: entry[name] for name in ("answered_by", "answered_at")})
-    if output.format is not Format.TABLE and len(documents) > 1:
+        invocation.output.note(f"It is sent as soon as a bot is running: {invocation.command_line} watch")
+    _print_answers(invocation.output, documents, word)
+    return Exit.DONE
+
+
+def _answer_document(decision: Decision, word: AnswerWord) -> dict[str, Any]:
+    entry = document(decision)
+    request_json = decision.request_json
+    return {
+        "decision": decision.decision_id,
+        "rule": decision.rule,
+        "outcome": word,
+        "request": None if request_json is None else {"method": "POST", **json.loads(request_json)},
+        "answered_by": entry["answered_by"],
+        "answered_at": entry["answered_at"],
+    }
+
+
+def _print_answers(output: Output, documents: list[dict[str, Any]], word: AnswerWord) -> None:
+    is_table = output.format is Format.TABLE
+    if not is_table and len(documents) > 1:
         columns: tuple[Column[dict[str, Any]], ...] = (
             Column("decision", name="decision"),
             Column("automation", name="rule"),
@@ -255,18 +273,16 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: AnswerWo
             Column("body", name="body", value=lambda row: row["request"] and output.json(row["request"]["body"])),
         )
         output.listing("decisions", documents, columns)
-        return Exit.DONE
+        return
     for row in documents:
         pairs = [(word, f"{row['decision']}"), ("automation", row["rule"])]
         body = ""
         if request := row["request"]:
             body = output.json(request["body"])
             pairs.append(("request", f"POST {request['path']}"))
-        is_table = output.format is Format.TABLE
         output.record(row, pairs if is_table else [*pairs, ("body", body)])
         if is_table and body:  # A table's field would be cut off.
             output.print(body)
-    return Exit.DONE
 
 
 @automations.command("run", cls=FactCommand)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import IntEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -19,6 +19,9 @@ from app.health.facts import HealthLevel, unobserved_since
 from app.health.facts import level as level_of
 from app.runs.document import as_received
 from storage.records import PlatformHealth
+
+if TYPE_CHECKING:
+    from app.engine.engine import Engine
 
 
 class ExitLevel(IntEnum):
@@ -52,18 +55,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
     invocation.is_plugin = True
     async with invocation.engine(needs_token=not cached, is_live=not cached) as engine:
         if not cached:
-            try:
-                await engine.health.refresh()
-            except ApiError as error:
-                raise of_api_error(error, hint="Show earlier results with --cached.") from error
-            if not await engine.cache.health():
-                # Without a code host the health is 404, as it is at a wrong address, which has no list of runs either.
-                try:
-                    await engine.client.list_runs(page_size=1)
-                except NotFoundError as error:
-                    raise of_api_error(error, hint=WRONG_ADDRESS) from error
-                except ApiError:
-                    pass  # This failure is no reason to doubt the health.
+            await _refresh(engine)
         links = await engine.cache.links()
         now = engine.clock()
         ahead = engine.client.budget.clock_ahead
@@ -91,8 +83,14 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
     checked_at = next((link.last_ok_at for link in links if link.subject == "health"), None)
     match output.format:
         case Format.JSON:
-            document = {"status": level.name.lower(), "code_hosting": facts, "clock_ahead_s": ahead.total_seconds()}
-            output.record(document | {"as_of": rfc3339(checked_at), "source": "cache" if cached else "live"}, ())
+            document: dict[str, object] = {
+                "status": level.name.lower(),
+                "code_hosting": facts,
+                "clock_ahead_s": ahead.total_seconds(),
+                "as_of": rfc3339(checked_at),
+                "source": "cache" if cached else "live",
+            }
+            output.record(document, ())
         case Format.TABLE:
             statuses = ", ".join(
                 f"{host.platform} {host.status if host.connected else 'no longer connected'}" for host in hosts
@@ -107,7 +105,7 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             if ahead:
                 output.text(clocks_apart(ahead))
         case Format.NDJSON | Format.CSV:
-            entries = [{"platform": name, **document} for name, document in facts.items()]
+            entries = [{"platform": name, **about} for name, about in facts.items()]
             columns: tuple[Column[PlatformHealth], ...] = (
                 Column("platform", lambda h: h.platform, "platform"),
                 Column("status", lambda h: h.status, "status"),
@@ -118,6 +116,22 @@ async def health(invocation: Invocation, /, *, cached: bool) -> int:
             )
             output.listing("code_hosting", entries, columns, list(hosts))
     return level
+
+
+async def _refresh(engine: "Engine") -> None:
+    """Ask for the health; without a code host, also make sure that the address is right."""
+    try:
+        await engine.health.refresh()
+    except ApiError as error:
+        raise of_api_error(error, hint="Show earlier results with --cached.") from error
+    if not await engine.cache.health():
+        # Without a code host the health is 404, as it is at a wrong address, which has no list of runs either.
+        try:
+            await engine.client.list_runs(page_size=1)
+        except NotFoundError as error:
+            raise of_api_error(error, hint=WRONG_ADDRESS) from error
+        except ApiError:
+            pass  # This failure is no reason to doubt the health.
 
 
 def print_unknown(output: Output, failure: CommandFailedError) -> int:

@@ -294,72 +294,82 @@ class HealthScreen(BaseScreen):
             # Without runs there is nothing to link to.
             is_leading = bool(view.statuses)
             self._list.show(
-                lambda width: [replace(row, leads=row.leads and is_leading) for row in self._drawn(view, now, width)]
+                lambda width: [replace(row, leads=row.leads and is_leading) for row in self._rows(view, now, width)]
             )
 
-    def _drawn(self, view: HealthView, now: datetime, width: int) -> Iterator[LeadRow]:
-        session, words = self.session, self.session.healthy_words
-        is_stale = session.vitals.now.health_is_stale
+    def _rows(self, view: HealthView, now: datetime, width: int) -> Iterator[LeadRow]:
+        session = self.session
         if why := session.vitals.files_trouble:
             files = HostFacts("files", "our files", Badge("✗", "unusable", "bad"), note=why)
             yield from (files.row(width), BLANK)
         for host in view.hosts:
-            past = view.pasts.get(host.platform, NOTHING_SEEN)
-            badge = health_badge(host.status, words) if host.connected else Badge("⊘", "not connected", "quiet")
-            checked = roughly_ago(host.checked_at, now)
-            lasts = age(host.since, now)
-            since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
-            note = "" if badge.tone == "good" else _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
-            if not host.connected:
-                note = "Connect it in the organization's settings; it then reappears."
-            if is_stale:
-                since = f"when last asked, {checked}"
-                note = "No newer answer, for the reason below: this is the last known state."
-            flapping = f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}"
-            row = HostFacts(
-                f"host:{host.platform}",
-                safe_text(host.platform, limit=30),
-                badge,
-                since=since,
-                about=safe_text(" · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)),
-                under_way=tuple(
-                    (run_badge(status), count) for status, count in view.under_way.get(host.platform, {}).items()
-                ),
-                history=past.history,
-                uptime=figures(past.uptimes),
-                warning=flapping if past.flips >= FLAPS and host.connected else "",
-                note=note,
-                is_stale=is_stale or not host.connected,
-                leads=True,
-            )
-            yield from (row.row(width), BLANK)
+            yield from (self._host_row(view, host, now).row(width), BLANK)
         if not view.hosts:
-            health = link_of(view.links, "health")
-            badge = Badge("◌", "asking…", "wait")
-            note = ""
-            if health is not None and health.last_ok_at is not None:
-                badge = Badge("○", "none connected", "quiet")
-                note = "Connect a code host in the organization's settings; it then appears here."
-            elif health is not None and health.is_failing:
-                badge = Badge("◌", "not known", "wait")
-                note = "The service has not answered yet; see below."
-            yield from (HostFacts("", "code hosts", badge, note=note).row(width), BLANK)
+            yield from (no_hosts_row(link_of(view.links, "health")).row(width), BLANK)
         link = link_row(view.links, view.link_past, session.vitals.timing, now, session.vitals.now.wait)
         yield from (link.row(width), BLANK, token_row(view.links, now).row(width), BLANK)
         incidents = []
         for incident in view.incidents[:MAX_INCIDENTS]:
             failed = view.failed.get((incident.platform, incident.start), FailedRuns()).number
             count = None if incident.platform == OUR_LINK else failed
-            incidents.append(incident_row(incident, count, words, now, incident_key(incident)))
+            incidents.append(incident_row(incident, count, session.healthy_words, now, incident_key(incident)))
         if (more := len(view.incidents) - MAX_INCIDENTS) > 0:
             incidents.append(LeadRow(Content.styled(f"and {more} older ones", STYLES["quiet"])))
         seen_s = max((past.uptimes[-1].known_s for past in view.pasts.values()), default=0.0)
-        none = (
-            f"None in the last 30 days, observed for {span(seen_s)}." if seen_s else "The hosts were not observed yet."
-        )
+        none = "The hosts were not observed yet."
+        if seen_s:
+            none = f"None in the last 30 days, observed for {span(seen_s)}."
         yield from titled("Incidents, 30 days", incidents, none)
         polls = [poll_row(poll, now, width) for poll in view.polls[:MAX_POLLS]]
         yield from titled("Polls", polls, "The service was not polled yet.")
+
+    def _host_row(self, view: HealthView, host: PlatformHealth, now: datetime) -> HostFacts:
+        past = view.pasts.get(host.platform, NOTHING_SEEN)
+        checked = roughly_ago(host.checked_at, now)
+        lasts = age(host.since, now)
+        since = f"for {'a moment' if lasts == 'now' else lasts} · checked {checked}"
+        badge = health_badge(host.status, self.session.healthy_words)
+        note = _HOST_ADVICE.get(host.status.casefold(), _OTHER_ADVICE)
+        if not host.connected:
+            badge = Badge("⊘", "not connected", "quiet")
+            note = "Connect it in the organization's settings; it then reappears."
+        elif badge.tone == "good":
+            note = ""
+        is_stale = self.session.vitals.now.health_is_stale
+        if is_stale:
+            since = f"when last asked, {checked}"
+            note = "No newer answer, for the reason below: this is the last known state."
+        warning = ""
+        if past.flips >= FLAPS and host.connected:
+            warning = f"⇄ flapping: {past.flips} changes in {span(FLAPPING.total_seconds())[:-3]}"
+        under_way = view.under_way.get(host.platform, {})
+        return HostFacts(
+            f"host:{host.platform}",
+            safe_text(host.platform, limit=30),
+            badge,
+            since=since,
+            about=safe_text(" · ".join(safe_text(part, limit=120) for part in (host.host, host.group) if part)),
+            under_way=tuple((run_badge(status), count) for status, count in under_way.items()),
+            history=past.history,
+            uptime=figures(past.uptimes),
+            warning=warning,
+            note=note,
+            is_stale=is_stale or not host.connected,
+            leads=True,
+        )
+
+
+def no_hosts_row(health: LinkState | None) -> HostFacts:
+    """The row that stands for all code hosts while none is known; `health` is the link that reports them."""
+    badge = Badge("◌", "asking…", "wait")
+    note = ""
+    if health is not None and health.last_ok_at is not None:
+        badge = Badge("○", "none connected", "quiet")
+        note = "Connect a code host in the organization's settings; it then appears here."
+    elif health is not None and health.is_failing:
+        badge = Badge("◌", "not known", "wait")
+        note = "The service has not answered yet; see below."
+    return HostFacts("", "code hosts", badge, note=note)
 
 
 async def read_health(reader: IncidentReader, now: datetime, ahead: timedelta, before: HealthView) -> HealthView:

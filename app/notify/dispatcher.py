@@ -84,6 +84,10 @@ class Dispatcher:
         self.on_changes(news.changes if self._watermark is not None else ())
         self._watermark = news.watermark
         notify = replace(self.notify, group_wait=timedelta(0)) if at_once else self.notify
+        return await self._carry_out(situation, notify)
+
+    async def _carry_out(self, situation: Situation, notify: NotifySettings) -> bool:
+        """Make the messages that are due in this situation, and log them; return whether there are any."""
         while True:
             basis = await self.state.newest_delivery()
             waiting = await self.state.waiting_alerts()
@@ -95,7 +99,7 @@ class Dispatcher:
             situation = replace(situation, waiting=waiting, problems=problems, last_made=last_made, marks=marks)
             due = plan(situation, notify)
             # Plan again if another process has made messages or reported an alert in the meantime.
-            if await self.state.apply_plan(due, now, basis):
+            if await self.state.apply_plan(due, situation.now, basis):
                 break
         for message in due.messages:
             self.say("message", phase=message.phase, route=message.route, title=message.title, count=message.count)

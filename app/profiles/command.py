@@ -14,7 +14,7 @@ from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import WRONG_ADDRESS, CommandFailedError, ErrorDetail, Exit, failed, of_api_error
 from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
-from app.cli.output import Column, Document, facts
+from app.cli.output import Column, Document, Output, facts
 from app.engine.atomic_file import replacing
 from app.engine.text import closest
 from app.profiles import (
@@ -169,20 +169,8 @@ def check(invocation: Invocation) -> int:
             warnings += [_key_mistake(root, *warning) for warning in unknown_actions(settings.keys).items()]
     for warning in warnings:
         invocation.output.note(f"warning: {warning}")
-    errors.sort(key=lambda error: error.line or 0)
     if errors:
-        problems: list[ErrorDetail] = [
-            {"line": error.line, "key": error.key, "message": str(error)} for error in errors
-        ]
-        first = errors[0]
-        sentences = list(map(str, errors))
-        if not invocation.output.format.is_json:
-            for line in sentences[:-1]:
-                invocation.output.note(line)
-            sentences = sentences[-1:]
-        message = " ".join(sentences)
-        file = str(first.file)
-        raise failed("config", message, file=file, line=first.line, key=first.key, problems=problems)
+        raise _check_failed(invocation.output, errors)
     profile = invocation.profile(settings)
     names = [profile.name for profile in settings.profiles]
     folder = str(data_folder(settings, profile))
@@ -196,11 +184,28 @@ def check(invocation: Invocation) -> int:
         "data_folder": folder,
         "warnings": list(map(str, warnings)),
     }
-    shown = {"file": settings.file or "none: only the environment", "profiles": ", ".join(names)}
-    shown["read_only"] = "yes" if profile.read_only else "no"
+    shown = {
+        "file": settings.file or "none: only the environment",
+        "profiles": ", ".join(names),
+        "read_only": "yes" if profile.read_only else "no",
+    }
     pairs = [(name, str(shown.get(name, value))) for name, value in document.items() if name not in {"ok", "warnings"}]
     invocation.output.record(document, pairs)
     return Exit.DONE
+
+
+def _check_failed(output: Output, errors: list[ConfigError]) -> CommandFailedError:
+    """The failure with all mistakes; without JSON, all but the last are printed now, each on a line of its own."""
+    errors.sort(key=lambda error: error.line or 0)
+    problems: list[ErrorDetail] = [{"line": error.line, "key": error.key, "message": str(error)} for error in errors]
+    sentences = list(map(str, errors))
+    if not output.format.is_json:
+        for line in sentences[:-1]:
+            output.note(line)
+        sentences = sentences[-1:]
+    first = errors[0]
+    message = " ".join(sentences)
+    return failed("config", message, file=str(first.file), line=first.line, key=first.key, problems=problems)
 
 
 async def _statuses(settings: Settings) -> frozenset[str]:
