@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from app.engine.text import SafeText, safe_text
 from app.engine.times import ago
-from app.organizations.facts import full, invited_until, short
+from app.organizations.facts import full_state, invited_until, short_state
 from storage.records import Action
 from storage.records.organization import Invitation
 from widgets.actions import ActivityEntry
@@ -68,7 +68,7 @@ class OrganizationEntry(ActivityEntry, frozen=True):
                     yield "name", (safe_text(f"{self.name}  {self.slug}"), "plain")
                     yield "parent", (safe_text(self.parent_id), "plain")
                 if (until := invited_until(self.source)) is not None:
-                    yield "invitation", (safe_text(full(self.invitation, until, now)), self._invitation(now)[1])
+                    yield "invitation", (safe_text(full_state(self.invitation, until, now)), self._invitation(now)[1])
             elif name != "what":
                 yield name, text
 
@@ -77,7 +77,7 @@ class OrganizationEntry(ActivityEntry, frozen=True):
             return safe_text("address blocked"), "warn"
         if invited_until(self.source) is None:
             return safe_text("-"), "quiet"
-        text, tone = short(self.invitation, now)
+        text, tone = short_state(self.invitation, now)
         return safe_text(text, limit=40), tone
 
 

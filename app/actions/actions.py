@@ -149,7 +149,7 @@ class InFlight(Struct, eq=False):
         finally:
             self._sending.discard(task)
 
-    async def to_its_end(self, settling: Coroutine[Any, Any, OutcomeT]) -> OutcomeT:
+    async def finish(self, settling: Coroutine[Any, Any, OutcomeT]) -> OutcomeT:
         """Finish the work even if the waiting task is cancelled; that task is cancelled afterwards."""
         task = asyncio.create_task(settling)
         self._settling.add(task)
@@ -308,7 +308,7 @@ class Actions(Struct, frozen=True):
         # The ledger is written: any failure to store the run from here on is a warning.
         try:
             ended = (answer.run.run_id,) if isinstance(request, CancelRun) else ()
-            await self.in_flight.to_its_end(self.store([answer.run], ended))
+            await self.in_flight.finish(self.store([answer.run], ended))
         except asyncio.CancelledError as cancelled:
             raise SendCancelledError(settled) from cancelled
         except StorageError as error:
@@ -320,7 +320,7 @@ class Actions(Struct, frozen=True):
 
     async def _record(self, sending: Sending, outcome: WriteOutcome) -> Action:
         try:
-            return self.changed(await self.in_flight.to_its_end(sending.record(outcome)))
+            return self.changed(await self.in_flight.finish(sending.record(outcome)))
         except asyncio.CancelledError as cancelled:
             # The outcome is recorded anyway.
             raise SendCancelledError(sending.action) from cancelled

@@ -135,7 +135,7 @@ class Send(Struct, frozen=True):
         """The largest possible distance between the send and its run's time."""
         return TOLERANCE if self.clock.is_known else UNKNOWN_CLOCK_TOLERANCE
 
-    def around(self) -> RunFilter:
+    def search_window(self) -> RunFilter:
         return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
 
     def matches_target(self, run: Run, branch: str | None) -> bool:
@@ -144,7 +144,7 @@ class Send(Struct, frozen=True):
         same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
         return same and (branch is None or run.branch_name == branch)
 
-    def created(self, detail: RunDetail, branch: str | None) -> Candidate | None:
+    def start_candidate(self, detail: RunDetail, branch: str | None) -> Candidate | None:
         """The run as a candidate for a started run; None if it cannot be the result."""
         run = detail.run
         if detail.first_seen_at < self.sent_at - LIST_LEAD or not self.matches_target(run, branch):
@@ -153,7 +153,7 @@ class Send(Struct, frozen=True):
             return None
         return self._candidate(detail, run.created_at)
 
-    def continued(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
+    def continuation_candidate(self, detail: RunDetail, others: Iterable[datetime]) -> Candidate | None:
         """The run as a candidate for a continued conversation; None if it was not continued then.
 
         After the next of our `others` (when they were sent, by our clock), changes are that one's work.

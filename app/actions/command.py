@@ -14,9 +14,9 @@ from app.actions.command_writes import (
     DRY_RUN_OPTION,
     action_document,
     advice,
+    finish_send,
     print_request,
     print_write,
-    settled,
     state_text,
     subject,
     write_document,
@@ -138,7 +138,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         if candidates:
             proposal = await engine.reconciliation.ask(action)
         elif is_listed and action.state == "unknown":
-            proposal = await engine.reconciliation.cached(action)
+            proposal = await engine.reconciliation.cached_proposal(action)
     document: dict[str, object] = {"action": action_document(action)}
     if proposal is not None:
         document["candidates"] = [
@@ -249,7 +249,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
         message = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
         raise failed("not_confirmed", message, expected=text)
     async with invocation.writer() as engine:
-        successor = await settled(engine.actions.send_again(action.action_id))
+        successor = await finish_send(engine.actions.send_again(action.action_id))
     return print_write(invocation, successor)
 
 

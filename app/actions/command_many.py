@@ -18,7 +18,7 @@ from app.actions.command_writes import (
     confirm_batch,
     perform,
     print_batch,
-    rehearsed,
+    rehearse_write,
     send_batch,
     write_options,
 )
@@ -27,7 +27,7 @@ from app.api.errors import ApiError
 from app.api.requests import CancelRun
 from app.cli.context import Invocation
 from app.cli.exits import CommandFailedError, failed
-from app.cli.options import COUNT, RUN_IDS, FactCommand, as_key, async_command, completed, options_of
+from app.cli.options import COUNT, RUN_IDS, FactCommand, as_key, async_command, completion_of, options_of
 from app.cli.output import Column
 from app.engine.text import plural
 from app.health.facts import warning_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 @click.command("cancel", cls=WriteCommand, kind="run.cancel")
-@click.argument("run_ids", nargs=-1, metavar="[RUN_ID...]", shell_complete=completed("runs"))
+@click.argument("run_ids", nargs=-1, metavar="[RUN_ID...]", shell_complete=completion_of("runs"))
 @FILTERS
 @click.option("--limit", type=COUNT, help="Refuse if more runs match the filter. Default: send_cap, 25.")
 @YES_OPTION
@@ -80,7 +80,7 @@ async def cancel(
             lookup = RunLookup(engine)
             matches = tuple([await lookup.to_change(run_id, invocation.output.note) for run_id in run_ids])
         runs = {run.run_id: run for run in matches}
-        for decision in await engine.follow_ups.waiting(runs):
+        for decision in await engine.follow_ups.list_waiting(runs):
             words = waiting_words(decision)
             invocation.warn(f"If the run is cancelled, its waiting continuation is dropped, too: “{words}”.")
         report: Callable[[], int] | None = None
@@ -92,7 +92,7 @@ async def cancel(
             for run in runs.values():
                 request = CancelRun(run.run_id)
                 own_key = f"{key}-{run.run_id}" if key else ""
-                rows.append(RunWrite(run.run_id, await rehearsed(engine, request, own_key), request, own_key, run))
+                rows.append(RunWrite(run.run_id, await rehearse_write(engine, request, own_key), request, own_key, run))
                 if not (yes or dry_run):
                     invocation.output.note(f"{run.run_id}  {badge(run.status)}  {run.repository.label}")
             if not dry_run:
@@ -216,7 +216,7 @@ async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> 
         return refused(run.run_id, asked.reason)
     # Each failure is retried once; a run that works and fails again has a new failure, and so another key.
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
-    return Retry(run.run_id, await rehearsed(engine, asked.request, key), asked.request, key, asked=asked)
+    return Retry(run.run_id, await rehearse_write(engine, asked.request, key), asked.request, key, asked=asked)
 
 
 RETRY_COLUMNS: Final[tuple[Column[Retry], ...]] = (

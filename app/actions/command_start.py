@@ -15,7 +15,7 @@ from app.api.errors import ApiError
 from app.api.requests import ContinueRun, Json, SayToRun, StartAgent, StartRun, When
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, of_api_error
-from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completed, options_of, reading
+from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completion_of, options_of, reading
 from app.cli.output import Column, facts
 from app.cli.running import run
 from app.engine.text import json_or_text
@@ -50,13 +50,13 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
     if words and file is not None:
         raise failed("usage", "Give the instructions as words or with --file, not both.")
     if words == ("-",) or str(file) == "-":
-        text = _decoded(sys.stdin.buffer.read(MAX_INSTRUCTIONS + 1), "stdin")
+        text = _decode(sys.stdin.buffer.read(MAX_INSTRUCTIONS + 1), "stdin")
     elif words:
         text = " ".join(words)
     elif file is not None:
         try:
             with file.open("rb") as stream:
-                text = _decoded(stream.read(MAX_INSTRUCTIONS + 1), str(file))
+                text = _decode(stream.read(MAX_INSTRUCTIONS + 1), str(file))
         except OSError as error:
             raise failed("usage", f"{file} cannot be read: {error.strerror}.") from error
     else:
@@ -84,7 +84,7 @@ def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
     return values
 
 
-def _decoded(content: bytes, origin: str) -> str:
+def _decode(content: bytes, origin: str) -> str:
     if len(content) > MAX_INSTRUCTIONS:
         raise failed("usage", f"{origin} holds more than {MAX_INSTRUCTIONS} bytes of instructions.")
     try:
@@ -100,7 +100,7 @@ def _decoded(content: bytes, origin: str) -> str:
     callback=reading(Repository.parse),
     required=True,
     metavar="REPO",
-    shell_complete=completed("repositories"),
+    shell_complete=completion_of("repositories"),
     help="owner/repo, or gitlab:group/project.",
 )
 @click.option("--agent", metavar="NAME", help="Use this named agent. Default: the service chooses.")
@@ -264,7 +264,7 @@ async def list_agents(invocation: Invocation, /) -> int:
     "--repository",
     required=True,
     metavar="REPO",
-    shell_complete=completed("repositories"),
+    shell_complete=completion_of("repositories"),
     help="owner/repo, group/project, a URL, or a configured name.",
 )
 @BRANCH

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from app.actions.actions import NOT_RECORDED, SendCancelledError
 from app.actions.batch import BatchResult, BatchSender, BatchWrite
-from app.actions.reconciliation import submitted
+from app.actions.reconciliation import submit_and_settle
 from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedError
 from app.api.requests import WriteRequest, request_sent
 from app.cli import Format
@@ -40,7 +40,7 @@ T = TypeVar("T")
 W = TypeVar("W", bound=BatchWrite)
 
 
-async def sent_once(sending: Awaitable[T], request: WriteRequest, key: str | None) -> T | Action:
+async def send_once(sending: Awaitable[T], request: WriteRequest, key: str | None) -> T | Action:
     """Send the request, or rehearse sending; return the result, or the earlier action if the key was used for it."""
     try:
         return await sending
@@ -52,10 +52,10 @@ async def sent_once(sending: Awaitable[T], request: WriteRequest, key: str | Non
         return earlier.existing
 
 
-async def rehearsed(engine: "Engine", request: WriteRequest, key: str) -> BatchResult:
+async def rehearse_write(engine: "Engine", request: WriteRequest, key: str) -> BatchResult:
     """Rehearse sending the request as part of a batch; nothing is sent."""
     try:
-        before = await sent_once(engine.actions.rehearse(request, key=key or None), request, key)
+        before = await send_once(engine.actions.rehearse(request, key=key or None), request, key)
     except BlockedError as error:
         return BatchResult("blocked", error.existing)
     except (ActionRefusedError, CommandFailedError) as error:
@@ -65,7 +65,7 @@ async def rehearsed(engine: "Engine", request: WriteRequest, key: str) -> BatchR
     return BatchResult("sent_before" if before.state == "confirmed" else "unknown", before)
 
 
-async def settled(sending: Awaitable[Action]) -> Action:
+async def finish_send(sending: Awaitable[Action]) -> Action:
     """The action after sending; an interrupted command reports whatever outcome is known by then."""
     try:
         return await sending
@@ -249,12 +249,12 @@ async def perform(
     """
     if options.dry_run:
         rehearsal = engine.actions.rehearse(request, key=options.key, again=options.again)
-        existing = await sent_once(rehearsal, request, options.key)
+        existing = await send_once(rehearsal, request, options.key)
         if existing is not None:
             return partial(print_write, invocation, existing)
         return partial(print_request, invocation, engine.client.base_url, request)
-    sending = settled(submitted(engine.actions, request, options.key, again=options.again))
-    action = await sent_once(sending, request, options.key)
+    sending = finish_send(submit_and_settle(engine.actions, request, options.key, again=options.again))
+    action = await send_once(sending, request, options.key)
     # From here on all failures are reported together with the write's outcome: the id of a started run is kept.
     document = invocation.beside_error = write_document(action)
     if not options.waits or action.state != "confirmed" or action.result_id is None or invocation.stopped_by:
@@ -364,7 +364,7 @@ async def send_batch(
     base_url = engine.client.base_url
     rows = [replace(write, result=not_tried) if write.result.outcome == "to_send" else write for write in planned]
     batches = -(-len(rows) // cap) if cap else 1
-    sender = BatchSender(lambda request, key: settled(submitted(engine.actions, request, key)), past=past)
+    sender = BatchSender(lambda request, key: finish_send(submit_and_settle(engine.actions, request, key)), past=past)
     try:
         with closing(RowProgress(invocation.output, len(rows), usual=usual)) as progress:
             for done, write in enumerate(planned):

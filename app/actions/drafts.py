@@ -94,20 +94,20 @@ class FormDraft:
             self._report(str(error))
         return self.current
 
-    def typed(self, values: Values) -> None:
+    def set_values(self, values: Values) -> None:
         """Make a draft of the form's values; `flush` stores it."""
         if values == self.fresh:
             self.current = None
         elif self.current is None or self.current.values != values:
             self.current = Draft(values, self._engine.clock())
 
-    async def sent(self, at: datetime | None) -> None:
+    async def mark_sent(self, at: datetime | None) -> None:
         """Store when this text is sent: a crash from here on leaves its outcome unknown. None: it had no effect."""
         if self.current is not None:
             self.current = replace(self.current, sent_at=at)
         await self.flush()
 
-    async def done(self) -> None:
+    async def delete(self) -> None:
         """Delete the draft: sending took effect."""
         self.current = None
         await self.flush()

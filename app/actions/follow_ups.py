@@ -59,7 +59,7 @@ class FollowUps:
         self.announce(StateChangedElsewhere())
         return decision
 
-    async def waiting(self, run_ids: Collection[str]) -> tuple[Decision, ...]:
+    async def list_waiting(self, run_ids: Collection[str]) -> tuple[Decision, ...]:
         """The continuations waiting for these runs to end; none if the state cannot be used."""
         try:
             queued = await self.usable_state().open_decisions(outcome="queued")
@@ -74,7 +74,7 @@ class FollowUps:
         self.announce(StateChangedElsewhere())
         return is_cancelled
 
-    async def unsent(self) -> tuple[Decision, ...]:
+    async def list_unsent(self) -> tuple[Decision, ...]:
         """The waiting continuations, and the latest that were cancelled or given up unsent; newest first."""
         newest = await self.usable_state().journal(WHEN_ENDED, limit=MAX_SHOWN)
         return tuple(decision for decision in newest if decision.action_id is None and decision.outcome != "done")

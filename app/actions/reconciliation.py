@@ -66,7 +66,7 @@ class Reconciliation:
     actions: Actions
     _searches: dict[str, Search] = field(default_factory=dict)
 
-    async def cached(self, action: Action) -> Proposal:
+    async def cached_proposal(self, action: Action) -> Proposal:
         """The possible results of an action in the cache; empty if the service does not list them."""
         cache = self.runs.cache
         send = Send.of(action, await cache.run_clock())
@@ -82,10 +82,10 @@ class Reconciliation:
             and other.state not in UNUSED_STATES
             and other.action_id != action.action_id
         ]
-        turn = None if subject is None else send.continued(subject, continued_at)
+        turn = None if subject is None else send.continuation_candidate(subject, continued_at)
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
         # The cached runs around the send, and those whose times cannot be read.
-        window = send.around()
+        window = send.search_window()
         label = send.request.repository.label
         labels = [name for name in await cache.repositories() if name.casefold() == label.casefold()]
         # The filter would read a name with a star as a pattern, so it is left out; `Send` checks each match again.
@@ -102,7 +102,7 @@ class Reconciliation:
         oldest = max(filter(None, seen), default=None)
         fitting = [
             candidate
-            for candidate in (send.created(detail, branch) for detail in around)
+            for candidate in (send.start_candidate(detail, branch) for detail in around)
             if candidate is not None
             and (not oldest or not candidate.run.created_at or candidate.run.created_at >= oldest - PRECISION)
         ]
@@ -136,14 +136,14 @@ class Reconciliation:
             await self.runs.look_up(continued.run)
         is_whole, pages = True, 0
         try:
-            async for _ in self.listing.pages(send.around(), limit=None):
+            async for _ in self.listing.pages(send.search_window(), limit=None):
                 pages += 1
                 if pages == MAX_PAGES:
                     is_whole = False
                     break
         except EndlessListError:
             is_whole = False
-        proposal = await self.cached(action)
+        proposal = await self.cached_proposal(action)
         described: list[Candidate] = []
         # The service's name for our token, taken from the run that we started last.
         caller = None
@@ -235,7 +235,7 @@ class Reconciliation:
     async def _check_run(self, action: Action, run_id: str) -> None:
         cache = self.runs.cache
         detail = await cache.detail(run_id)
-        proposal = await self.cached(action)
+        proposal = await self.cached_proposal(action)
         if detail is None:
             with _asking(f"lists {run_id}"):
                 proposal = await self.ask(action)
@@ -268,7 +268,7 @@ class Reconciliation:
                 continue
             age = now - ended_at
             search.look_at = now + min(max(age / AGE_PART, timedelta(seconds=LOOK_S)), MAX_PAUSE)
-            proposal = await self.cached(action)
+            proposal = await self.cached_proposal(action)
             is_enough = proposal.is_whole and (await self.runs.cache.run_clock()).is_known
             if not is_enough and search.ask_at <= now:
                 search.ask_at = now + min(max(age, ASK_AGAIN), MAX_PAUSE)
@@ -312,7 +312,7 @@ async def settle_from_turns(actions: Actions, action: Action) -> Action:
     return action if turn.outcome is None else await actions.resolve(action.action_id, None)
 
 
-async def submitted(
+async def submit_and_settle(
     actions: Actions,
     request: WriteRequest,
     key: str | None = None,

@@ -158,7 +158,7 @@ class ActivityScreen(BaseScreen):
         Entries read before are used again, so that their requests are not parsed twice.
         """
         engine, limit = self._engine, self._limit
-        follow_ups = () if isinstance(engine.state, StorageError) else await engine.follow_ups.unsent()
+        follow_ups = () if isinstance(engine.state, StorageError) else await engine.follow_ups.list_unsent()
         known = {} if self._found is None else {entry.source: entry for entry in self._found.entries}
         unknown = await engine.ledger.actions(replace(wanted, is_unresolved=True), limit)
         newest = await engine.ledger.actions(wanted, limit)

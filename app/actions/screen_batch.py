@@ -199,7 +199,7 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
     return {detail.run.run_id: answer for detail, answer in zip(details, answers, strict=True)}
 
 
-def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> RunBatch:
+def continue_batch(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> RunBatch:
     """The batch that continues each conversation with the same instructions."""
     ended = tuple(run for run in runs if run.status in final_statuses)
     active = len(runs) - len(ended)
@@ -208,7 +208,7 @@ def continued(runs: Sequence[Run], known: Known, final_statuses: Collection[str]
     return RunBatch(CONTINUE, ended, left_out, asked)
 
 
-def retried(runs: Sequence[Run], known: Known) -> RunBatch:
+def retry_batch(runs: Sequence[Run], known: Known) -> RunBatch:
     """The batch that repeats the last turn of each failed or cancelled run."""
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
     asked = {run_id: answer for run_id, answer in known.items() if isinstance(answer, Asked)}

@@ -20,7 +20,7 @@ from widgets.forms.field import ChoiceField, LineField, ParagraphField
 from widgets.forms.inputs import MAX_LINE, printable
 
 
-def faithful(text: str) -> str:
+def editable_text(text: str) -> str:
     """Return the text if a one-line input can show it exactly; otherwise an empty text."""
     is_shown = printable(text) == text and "\n" not in text and "\t" not in text and len(text) <= MAX_LINE
     return text if is_shown else ""
@@ -39,15 +39,15 @@ def read_pairs(key: str, text: str) -> tuple[dict[str, Json], tuple[FieldProblem
     return values, ()
 
 
-def written(value: Json) -> str:
+def format_value(value: Json) -> str:
     """Return a value as a user would type it in a `key=value` line."""
     # Text that would be read or shown as another value is quoted.
-    is_plain = isinstance(value, str) and json_or_text(value.strip()) == value == faithful(value)
+    is_plain = isinstance(value, str) and json_or_text(value.strip()) == value == editable_text(value)
     return str(value) if is_plain else json.dumps(value)
 
 
-def written_pairs(values: Mapping[str, Json]) -> str:
-    return "\n".join(f"{key}={written(value)}" for key, value in values.items())
+def format_pairs(values: Mapping[str, Json]) -> str:
+    return "\n".join(f"{key}={format_value(value)}" for key, value in values.items())
 
 
 class Field(Struct, frozen=True):

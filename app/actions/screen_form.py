@@ -209,12 +209,12 @@ class ActionForm(ModalScreen[Action | None]):
             self.dialog.note(text, tone)
 
     async def send(self, request: WriteRequest) -> None:
-        await self.form_draft.sent(self.engine.clock())
+        await self.form_draft.mark_sent(self.engine.clock())
         command_line = self.engine.settings.command_line
         try:
             action = await self.engine.actions.submit(request, again=self.again)
         except BlockedError as refused:
-            await self.form_draft.sent(None)
+            await self.form_draft.mark_sent(None)
             self._open = refused.existing if refused.existing.state == "unknown" else None
             self.show_outcome(blocked_outcome(refused.existing, self.engine.clock(), command_line))
         except ActionRefusedError as refused:
@@ -227,7 +227,7 @@ class ActionForm(ModalScreen[Action | None]):
             self.show_outcome(OutcomeText("failed", "Sending failed", (), (str(error), meaning)))
         else:
             if action.state == "confirmed":
-                await self.form_draft.done()
+                await self.form_draft.delete()
                 self._result = action
             elif action.state == "unknown":
                 self._result = self._open = action
@@ -239,7 +239,7 @@ class ActionForm(ModalScreen[Action | None]):
                 self.show_outcome(settled_outcome(action, command_line))
 
     async def back_to_fields(self, why: str) -> None:
-        await self.form_draft.sent(None)
+        await self.form_draft.mark_sent(None)
         self.enter("editing")
         self.dialog.banner(why)
 
@@ -262,7 +262,7 @@ class ActionForm(ModalScreen[Action | None]):
         draft = await self.form_draft.restore()
         outcome, sent = await self._outcome_of(draft)
         if draft is not None and outcome == "done":
-            await self.form_draft.done()
+            await self.form_draft.delete()
             self.note(*about_draft(outcome, sent, ago(draft.sent_at or draft.saved_at, self.engine.clock())))
         elif draft is not None and self._is_ready and values is not None:
             self._other = draft.values
@@ -481,7 +481,7 @@ class ActionForm(ModalScreen[Action | None]):
             self._offer_branches()
         self.dialog.banner(None)
         self._complain()
-        self.form_draft.typed(self.values)
+        self.form_draft.set_values(self.values)
 
     @work(group="offer")
     async def _offer_repositories(self) -> None:

@@ -18,10 +18,10 @@ from app.actions.asked import NAMES
 from app.actions.batch import BatchResult, BatchSender
 from app.actions.drafts import Values
 from app.actions.follow_ups import waiting_words
-from app.actions.reconciliation import LOOK_S, submitted
+from app.actions.reconciliation import LOOK_S, submit_and_settle
 from app.actions.refusals import ActionRefusedError
 from app.actions.screen_batch import LISTED, RETRY, RunBatch, repository_and_branch
-from app.actions.screen_fields import Field, written_pairs
+from app.actions.screen_fields import Field, format_pairs
 from app.actions.screen_form import ActionForm, Built
 from app.api.requests import CancelRun, StartAgent, WriteRequest
 from app.console.session import Session
@@ -147,7 +147,7 @@ class ManyForm(ActionForm):
                 asked = self.run_batch.asked[run.run_id]
                 words = asked.words.strip().partition("\n")[0]
                 if isinstance(asked.request, StartAgent):
-                    inputs = ", ".join(written_pairs(asked.request.inputs).splitlines())
+                    inputs = ", ".join(format_pairs(asked.request.inputs).splitlines())
                     words = f"{asked.request.name}: {words or inputs or 'no inputs'}"
                 label = shorten(safe_text(f"{run.repository.label}  {words}"), max(0, room))
             lines.append(Content.assemble(*parts, (f"  {label}", STYLES["quiet"])))
@@ -157,7 +157,7 @@ class ManyForm(ActionForm):
         return Content("\n").join(lines)
 
     async def send(self, _request: WriteRequest) -> None:
-        await self.form_draft.sent(self.engine.clock())
+        await self.form_draft.mark_sent(self.engine.clock())
         rest = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]
         sender = BatchSender(self.engine.actions.submit)
@@ -202,7 +202,7 @@ class ManyForm(ActionForm):
         self._open = unknown or (blocked if blocked is not None and blocked.state == "unknown" else None)
         self._result = unknown or next((result.action for result in results if result.is_done), None)
         is_done = view.confirmed == len(view.lines)
-        await (self.form_draft.done() if is_done else self.form_draft.sent(None))
+        await (self.form_draft.delete() if is_done else self.form_draft.mark_sent(None))
         facts = tuple(
             (line.badge.text, safe_text(f"{line.run_id}: {line.about}", limit=LISTED))
             for run, line in zip(batch.runs, view.lines, strict=True)
@@ -302,7 +302,7 @@ def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: S
     facts += [f"A continuation waits for its end: “{text}”. It is dropped, too." for text in words]
 
     async def cancel() -> str:
-        sender = BatchSender(partial(submitted, engine.actions, patience_s=LOOK_S))
+        sender = BatchSender(partial(submit_and_settle, engine.actions, patience_s=LOOK_S))
         results = list[BatchResult]()
         problem = ""
         try:

@@ -256,7 +256,7 @@ class ResolveForm(ModalScreen[Action | None]):
         thing = "organizations" if self._action.kind == "organization.create" else "runs"
         dialog.note(f"Asking the service for {thing} that it may have created…")
         try:
-            self._offer(await reconciliation.cached(self._action))
+            self._offer(await reconciliation.cached_proposal(self._action))
             proposal = await reconciliation.ask(self._action)
         except NotOfferedError:
             dialog.note(self._kind.id_source)

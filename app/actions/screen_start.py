@@ -10,7 +10,7 @@ from textual.widget import Widget
 
 from app.actions.drafts import Values
 from app.actions.refusals import FieldProblem
-from app.actions.screen_fields import BRANCH, PAIRS_HINT, Field, faithful, read_pairs, written, written_pairs
+from app.actions.screen_fields import BRANCH, PAIRS_HINT, Field, editable_text, format_pairs, format_value, read_pairs
 from app.actions.screen_form import ActionForm, Built
 from app.api.errors import ApiError
 from app.api.requests import Json, StartAgent, StartRun, WriteRequest
@@ -46,7 +46,7 @@ class NewRunForm(ActionForm):
         self._declared = dict[str, AgentInput]()
         """The inputs that have fields, by the key of their field; a foreign name may be no key."""
         draft = f"run.start:{repository}" if repository else "run.start"
-        super().__init__(engine, draft=draft, values={"repository": faithful(repository)}, focus=focus)
+        super().__init__(engine, draft=draft, values={"repository": editable_text(repository)}, focus=focus)
 
     def make_rows(self) -> Sequence[Widget]:
         *rows, inputs, metadata = super().make_rows()
@@ -79,13 +79,13 @@ class NewRunForm(ActionForm):
         values = dict.fromkeys((field.key for field in self.FIELDS), "") | {"branch_name": request.branch_name or ""}
         if isinstance(request, StartRun):
             values |= {"repository": request.repository.label, WORDS: request.instructions}
-            return values | {"metadata": written_pairs(request.metadata)}
+            return values | {"metadata": format_pairs(request.metadata)}
         inputs = dict(request.inputs)
         words = request.inputs.get(WORDS)
         if isinstance(words, str) and words.strip():
             values[WORDS] = words
             del inputs[WORDS]
-        return values | {"name": request.name, "repository": request.repository, "inputs": written_pairs(inputs)}
+        return values | {"name": request.name, "repository": request.repository, "inputs": format_pairs(inputs)}
 
     def consequence(self, request: WriteRequest) -> str:
         if isinstance(request, StartAgent):
@@ -123,7 +123,7 @@ class NewRunForm(ActionForm):
                 inputs[declared.name] = text if declared.type == "text" else json_or_text(text.strip())
             elif text is not None:
                 inputs.pop(declared.name, None)
-        return values | {"inputs": written_pairs(inputs)}
+        return values | {"inputs": format_pairs(inputs)}
 
     def field_changed(self, key: str) -> bool:
         if key == "name":
@@ -138,7 +138,7 @@ class NewRunForm(ActionForm):
         inputs = [
             declared
             for declared in (() if agent is None else agent.inputs)
-            if declared.name != WORDS and read_pairs("", faithful(f"{declared.name}=1"))[0] == {declared.name: 1}
+            if declared.name != WORDS and read_pairs("", editable_text(f"{declared.name}=1"))[0] == {declared.name: 1}
         ]
         by_key = {f"input-{number}": declared for number, declared in enumerate(inputs)}
         if by_key != self._declared:
@@ -167,7 +167,7 @@ class NewRunForm(ActionForm):
         """The texts of the input fields, from these lines."""
         known, _ = read_pairs("inputs", pairs)
         return {
-            key: value if isinstance(value, str) and declared.type == "text" else written(value)
+            key: value if isinstance(value, str) and declared.type == "text" else format_value(value)
             for key, declared in self._declared.items()
             if (value := known.get(declared.name)) is not None
         }
@@ -206,7 +206,7 @@ class NewRunForm(ActionForm):
         # Only definite faults: the service checks the types.
         for key, declared in self._declared.items():
             value = inputs.get(declared.name)
-            text = value if isinstance(value, str) else written(value)
+            text = value if isinstance(value, str) else format_value(value)
             if value is None and declared.is_required:
                 problems.append(FieldProblem(key, "It needs a value."))
             elif value is not None and declared.choices and text not in declared.choices:

@@ -13,7 +13,7 @@ from app.actions.asked import continuation
 from app.actions.copies import UnfaithfulError
 from app.actions.drafts import Values
 from app.actions.refusals import FieldProblem
-from app.actions.screen_fields import Field, faithful
+from app.actions.screen_fields import Field, editable_text
 from app.actions.screen_form import ActionForm, Built
 from app.actions.screen_start import NewRunForm
 from app.api.errors import ApiError
@@ -202,7 +202,7 @@ class ContinueRunForm(ActionForm):
     def action_choose(self, way: str) -> None:
         """Preview the request for this way of sending."""
         self._way = way
-        self.form_draft.typed(self.values)
+        self.form_draft.set_values(self.values)
         if self.phase == "preview":
             self.enter("editing")
             self.action_forward()
@@ -216,7 +216,7 @@ class ContinueRunForm(ActionForm):
         except RunwardenError as error:
             await self.back_to_fields(str(error))
             return
-        await self.form_draft.done()
+        await self.form_draft.delete()
         self.is_waiting = True
         self.app.notify("Will be sent when the run finishes. Activity lists and cancels it.", markup=False)
         self.dismiss(None)
@@ -377,7 +377,7 @@ async def form_for(engine: Engine, action: Action) -> ActionForm:
             raise UnfaithfulError("Cancel the run again instead: cancelling twice is harmless.")
     lines = [values[field.key] for field in form.FIELDS if not issubclass(field.control, ParagraphField)]
     is_shown = all(printable(text) == text for text in values.values())
-    if not is_shown or any(faithful(line) != line for line in lines) or form.build(values) != (request, ()):
+    if not is_shown or any(editable_text(line) != line for line in lines) or form.build(values) != (request, ()):
         raise UnfaithfulError("No form can show it exactly as it was sent; send it again from the command line.")
     form.beginning = form.form_draft.fresh = values
     form.form_draft.name = f"resend:{action.action_id}"

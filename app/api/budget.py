@@ -196,7 +196,7 @@ class Budget:
             return
         self.heard_ahead = timedelta(seconds=ahead_s)
         if abs(ahead_s - self._state.clock_ahead_s) > CLOCK_STEP_S or not self._state.clock_heard:
-            self._later(lambda state: replace(state, clock_ahead_s=ahead_s, clock_heard=1.0))
+            self._store_later(lambda state: replace(state, clock_ahead_s=ahead_s, clock_heard=1.0))
 
     @property
     def clock_ahead(self) -> timedelta:
@@ -221,14 +221,14 @@ class Budget:
         if isinstance(error, RateLimitedError):
             self._held_until_s = now_s + HISTORY_HELD_S
             self._credit = 0
-            self._later(partial(_limited, now_s=now_s, wait_s=error.retry_after_s, draw=self.draw()))
+            self._store_later(partial(_after_rate_limit, now_s=now_s, wait_s=error.retry_after_s, draw=self.draw()))
         elif error is None or (isinstance(error, RefusedError) and not isinstance(error, ServerFailedError)):
             # A service that refuses requests is not down.
             if priority is not Priority.BACKFILL:
                 self._credit = min(MAX_CREDIT, self._credit + 1)
             if self._state.failures or self._state.refusals:
                 # An answer to a user says nothing about the polls' share of the limit.
-                self._later(
+                self._store_later(
                     lambda state: replace(
                         state,
                         failures=0.0,
@@ -237,9 +237,9 @@ class Budget:
                     )
                 )
         elif not isinstance(error, (NoTokenError, NotSendableError)):
-            self._later(partial(_failed, now_s=now_s, draw=self.draw()))
+            self._store_later(partial(_after_failure, now_s=now_s, draw=self.draw()))
 
-    def _later(self, change: BudgetChange) -> None:
+    def _store_later(self, change: BudgetChange) -> None:
         # Not awaited: between an answer and its reader nothing may fail or wait.
         self._state = change(self._state)
         task = asyncio.create_task(self._share(change))
@@ -256,7 +256,7 @@ def _is_paused(state: BudgetState, now_s: float) -> bool:
     return state.paused_at_s - CLOCK_SLACK_S <= now_s < state.paused_until_s
 
 
-def _limited(state: BudgetState, now_s: float, *, wait_s: float | None, draw: float) -> BudgetState:
+def _after_rate_limit(state: BudgetState, now_s: float, *, wait_s: float | None, draw: float) -> BudgetState:
     if wait_s is not None:
         until_s = max(state.paused_until_s if _is_paused(state, now_s) else 0.0, now_s + wait_s)
         state = replace(state, paused_at_s=now_s, paused_until_s=until_s)
@@ -267,7 +267,7 @@ def _limited(state: BudgetState, now_s: float, *, wait_s: float | None, draw: fl
     return replace(state, refusals=refusals, failures=0.0, resting_until_s=resting_until_s)
 
 
-def _failed(state: BudgetState, now_s: float, draw: float) -> BudgetState:
+def _after_failure(state: BudgetState, now_s: float, draw: float) -> BudgetState:
     failures = state.failures + 1
     rest_s = draw * min(MAX_REST_S, 2.0 ** min(16.0, failures - FAILURES_TO_REST + 1))
     is_down = failures >= FAILURES_TO_REST

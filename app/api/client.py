@@ -107,7 +107,7 @@ class Client:
                 call = Call(StartRun.address, (("start_from", request.start_from),), body)
         except ValueError as error:
             raise NotSendableError(f"The request cannot be sent: {error}") from error
-        with wire.offered(WRITE_KINDS[request.kind].extension, is_write=True):
+        with wire.translate_absence(WRITE_KINDS[request.kind].extension, is_write=True):
             async with self.budget.turn(Priority.WRITE):
                 reply = await self.transport.exchange(call, before_first_byte=before_first_byte)
         return wire.answer(request, reply.status, reply.body)
@@ -118,7 +118,7 @@ class Client:
 
     async def invitations(self) -> tuple[Invitation, ...]:
         """The invitations with their states, newest first, if the service reports them."""
-        rows = wire.listed(await self._invitations(), "invitations")
+        rows = wire.read_list(await self._invitations(), "invitations")
         return tuple(wire.record(Invitation, row) for row in rows)
 
     async def may_create_organizations(self) -> bool:
@@ -162,7 +162,7 @@ class Client:
         return (await self._read(call, _RESULTS)).body
 
     async def _read(self, call: Call, extension: str = "") -> Reply:
-        with wire.offered(extension):
+        with wire.translate_absence(extension):
             return await self.budget.in_turn(self.priority, lambda: self.transport.exchange(call))
 
 

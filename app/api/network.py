@@ -91,19 +91,19 @@ class Network(Struct, frozen=True):
         if self.proxy == NONE:
             proxies, direct = {}, "*"
         elif self.proxy != FROM_ENVIRONMENT:
-            proxies, direct = dict.fromkeys(_PROXIES, _encoded(self.proxy)), ""
+            proxies, direct = dict.fromkeys(_PROXIES, _encode_login(self.proxy)), ""
         for name, address in proxies.items():
             with suppress(ValueError):  # git may accept schemes that we refuse, such as socks4.
-                proxies[name] = _encoded(address)
+                proxies[name] = _encode_login(address)
         if direct != "*":
             direct = f"{direct},{_LOOPBACK}".strip(",")
         for name, value in {**proxies, "no_proxy": direct}.items():
             env |= {name: value, name.upper(): value} if value else {}
         file = self.env.get("SSL_CERT_FILE")
         if self.ca_file is not None or file:
-            if not Path(_trusted(self.ca_file, file)).exists():
-                _trusted.cache_clear()  # Something cleaned up the temporary files.
-            bundle = dict.fromkeys(("GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE"), _trusted(self.ca_file, file))
+            if not Path(_trusted_pems(self.ca_file, file)).exists():
+                _trusted_pems.cache_clear()  # Something cleaned up the temporary files.
+            bundle = dict.fromkeys(("GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE"), _trusted_pems(self.ca_file, file))
             env = env | bundle if self.ca_file is not None else bundle | env
         if self.client_cert is not None:
             env |= dict.fromkeys(("GIT_SSL_CERT", "GIT_SSL_KEY"), str(self.client_cert))
@@ -146,7 +146,7 @@ class Network(Struct, frozen=True):
 
 
 @cache
-def _trusted(ca_file: Path | None, _given: str | None) -> str:
+def _trusted_pems(ca_file: Path | None, _given: str | None) -> str:
     """All trusted certificates as PEM: git and requests accept one file in place of the system's."""
     context = Network(ca_file=ca_file).context()
     pems = [ssl.DER_cert_to_PEM_cert(each) for each in context.get_ca_certs(binary_form=True)]
@@ -160,7 +160,7 @@ def _trusted(ca_file: Path | None, _given: str | None) -> str:
     return file.name
 
 
-def _encoded(address: str) -> str:
+def _encode_login(address: str) -> str:
     """A proxy's address, with its login encoded so that every program reads it the same way."""
     proxy = as_proxy(address)
     login = ":".join(quote(part, safe="") for part in proxy.auth or ())

@@ -71,7 +71,7 @@ after it was: 406 judges the answer only, 408 and 499 a connection, 424 a part, 
 """
 
 
-def masked(text: str, token: Token) -> str:
+def mask(text: str, token: Token) -> str:
     """The text without the token, plain, JSON-escaped, percent-encoded or in hexadecimal; JSON stays valid."""
     value = token.reveal()
     if len(value) < _MIN_TOKEN:
@@ -225,7 +225,7 @@ class Transport:
         # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
         # broken header's error quotes it, and a log would print an echoed secret.
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
-            text = masked(str(error), token)
+            text = mask(str(error), token)
             # Most resets carry no message, and the exception's class name adds nothing.
             detail = f": {text.rstrip('.')}." if text else "."
             if passage.begun:
@@ -287,7 +287,7 @@ async def _reply(response: httpx.Response, call: Call, token: Token) -> Reply:
     if status not in (_READ if call.body is None else _WRITTEN):
         why = f"The service answered {status}, which the API does not have."
         if response.is_redirect:
-            where = masked(response.headers.get("Location", "nowhere"), token)[:200]
+            where = mask(response.headers.get("Location", "nowhere"), token)[:200]
             why = f"The service redirects to {where!r}; the token is never sent there. Correct base_url."
         raise UnusableAnswerError(why, status=status)
     return Reply(status, await _body(response, call.most_bytes, token), response.headers)
@@ -298,14 +298,14 @@ async def _body(response: httpx.Response, most: int, token: Token) -> bytes:
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         # A compressed answer could unpack to any size, and none was requested.
-        why = masked(f"The answer is encoded ({encoding}), which was not asked for.", token)
+        why = mask(f"The answer is encoded ({encoding}), which was not asked for.", token)
         raise UnusableAnswerError(why, status=status)
     received = bytearray()
     async for chunk in response.aiter_raw():
         received += chunk
         if len(received) > most:
             raise UnusableAnswerError(f"The answer is larger than {most // 1024} KiB.", status=status)
-    return masked(received.decode("latin-1"), token).encode("latin-1")
+    return mask(received.decode("latin-1"), token).encode("latin-1")
 
 
 class _FailureBody(Struct, frozen=True):

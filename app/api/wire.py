@@ -86,7 +86,7 @@ def record(kind: type[_Record], received: object, **own: object) -> _Record:
         raise UnusableAnswerError(f"The service's answer cannot be read: {error}.") from error
 
 
-def _shown(received: object) -> str:
+def _as_text(received: object) -> str:
     """A field as text, whatever its type; null and a missing one are empty."""
     if received is None:
         return ""
@@ -105,7 +105,7 @@ def _run(received: object) -> Run | None:
     if not isinstance(received, dict):
         repository = Repository.of("", received)
     else:
-        platform = _shown(received.get("platform"))
+        platform = _as_text(received.get("platform"))
         data = received.get("data")
         if isinstance(data, dict) and set(map(type, data.values())) <= _STR:
             repository = _known_repository(platform, tuple(data.items()))
@@ -113,8 +113,8 @@ def _run(received: object) -> Run | None:
             repository = Repository.of(platform, {} if data is None else data)
     return Run(
         run_id=str(run_id),
-        status=_shown(document.get("status")),
-        branch_name=_shown(document.get("branch_name")),
+        status=_as_text(document.get("status")),
+        branch_name=_as_text(document.get("branch_name")),
         repository=repository,
         created_at=timestamp(document.get("created_at")),
         updated_at=timestamp(document.get("updated_at")),
@@ -153,8 +153,10 @@ def health_report(body: bytes) -> tuple[HealthSample, ...]:
         if received is not None:
             # A value that is not an object is taken as its status.
             document = received if isinstance(received, dict) else {"status": received}
-            host, group = (None if document.get(name) is None else _shown(document[name]) for name in ("host", "group"))
-            status = _shown(document.get("status")).strip() or NO_STATUS
+            host, group = (
+                None if document.get(name) is None else _as_text(document[name]) for name in ("host", "group")
+            )
+            status = _as_text(document.get("status")).strip() or NO_STATUS
             samples.append(HealthSample(platform, status, host, group, msgspec.json.encode(received).decode()))
     return tuple(samples)
 
@@ -168,7 +170,7 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
         # The spec names this endpoint but not its answer (4.6), so the format is our decision.
         if not isinstance(document.get("success"), bool):
             raise UnusableAnswerError("The service's answer cannot be read: success is missing.", status=status)
-        return Answer(status, raw, _shown(document.get("project_path")) or request.project_path or "")
+        return Answer(status, raw, _as_text(document.get("project_path")) or request.project_path or "")
     if not (isinstance(result_id := document.get(kind.fields[0]), str) and 0 < len(result_id) <= _MAX_ID):
         raise UnusableAnswerError(f"The service's answer cannot be read: {kind.fields[0]} is missing.", status=status)
     return Answer(status, raw, result_id, _run(document) if kind.made == "run" else None)
@@ -176,7 +178,7 @@ def answer(request: WriteRequest, status: int, body: bytes) -> Answer:
 
 def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
     agents = []
-    for agent in map(as_object, listed(read(reply.body), "agents")):
+    for agent in map(as_object, read_list(read(reply.body), "agents")):
         inputs = []
         for name, declared in as_object(agent.get("inputs", {})).items():
             document = as_object(declared)
@@ -195,7 +197,7 @@ def named_agents(reply: Reply) -> tuple[NamedAgent, ...]:
     return tuple(agents)
 
 
-def listed(document: dict[str, Any], name: str) -> list[object]:
+def read_list(document: dict[str, Any], name: str) -> list[object]:
     if not isinstance(values := document.get(name), list):
         raise UnusableAnswerError(f"The service's answer cannot be read: {name} is not a list.")
     return values
@@ -207,7 +209,7 @@ def as_json_text(value: object) -> str:
 
 
 @contextmanager
-def offered(extension: str, *, is_write: bool = False) -> Iterator[None]:
+def translate_absence(extension: str, *, is_write: bool = False) -> Iterator[None]:
     """Raise `NotOfferedError` if the service lacks this extension, rather than the run; empty: the API itself."""
     try:
         yield
@@ -224,13 +226,13 @@ def offered(extension: str, *, is_write: bool = False) -> Iterator[None]:
 def run_turns(reply: Reply) -> RunTurns:
     """A run's turns, oldest first."""
     document = read(reply.body)
-    postings = listed({"postings": []} | document, "postings")
+    postings = read_list({"postings": []} | document, "postings")
     return record(
         RunTurns,
         document,
         source="service",
         note="",
-        turns=sorted(map(_turn, listed(document, "turns")), key=lambda turn: turn.number),
+        turns=sorted(map(_turn, read_list(document, "turns")), key=lambda turn: turn.number),
         postings=[record(PostingStatus, posting, url=_web_address(as_object(posting))) for posting in postings],
         url=_web_address(document),
     )
@@ -282,7 +284,7 @@ def log_chunk(reply: Reply, requested: int = -1, before: int | None = None) -> L
     is_ended = reply.headers.get("Runwarden-Log-Ended") == "true"
     steps, data = None, reply.body
     if reply.headers.get("Runwarden-Log-Form") == "steps":
-        steps = tuple(record(LogStep, step) for step in listed(read(reply.body), "steps"))
+        steps = tuple(record(LogStep, step) for step in read_list(read(reply.body), "steps"))
         data = b""
     is_more = bool(data or steps)
     if following < offset or (is_more and following == offset) or (requested >= 0 and offset != min(requested, size)):

@@ -94,7 +94,7 @@ class ResponseRunner(Struct, frozen=True):
         match rule.do:
             case DoNotify() as do:
                 # Storing it again after a crash changes nothing.
-                note = alert(do, decision, facts, profile)
+                note = make_alert(do, decision, facts, profile)
                 if isinstance(rule.on, OnRun) and rule.on.needs_results and note.level == "information":
                     note = replace(note, level="error" if rule.on.finding == SEVERITIES[0] else "warning")
                 await state.enter_alerts([note], state.clock())
@@ -106,14 +106,14 @@ class ResponseRunner(Struct, frozen=True):
                 return ActingResult("done") if trouble is None else ActingResult("failed", trouble)
         try:
             request = await self.request(rule, decision)
-            if decision.request_json is not None and shown(request) != decision.request_json:
+            if decision.request_json is not None and request_text(request) != decision.request_json:
                 return ActingResult("expired", "the request differs from the approved one")
             own = replace(actions, actor=f"bot:{rule.name}:{actions.actor.rpartition(':')[2]}")
             stored = decision.occurrence.facts
             key = stored.get("key") or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
             if isinstance(rule.do, DoRetry):
                 # One key for a failure, whoever retries it: it is retried once, and then it is dealt with.
-                key = retry_key((await self._cached(stored)).run)
+                key = retry_key((await self._cached_run(stored)).run)
             return result_of(await own.submit(request, key=key))
         except AlreadyAskedError as asked:
             return result_of(asked.existing)
@@ -138,7 +138,7 @@ class ResponseRunner(Struct, frozen=True):
                 values = {name: filled(value, facts) for name, value in inputs}
                 return StartAgent(agent, filled(repository, facts), filled(branch or "", facts) or None, {**values})
             case DoContinue(instructions):
-                run = (await self._cached(facts)).run
+                run = (await self._cached_run(facts)).run
                 return ContinueRun(run.run_id, filled(instructions, facts), run.repository, None, {RULE: rule.name})
             case DoCancel():
                 cancellation = CancelRun(facts["run.id"])
@@ -148,7 +148,7 @@ class ResponseRunner(Struct, frozen=True):
                     raise CannotActError(f"run {facts['run.id']!r} cannot be addressed: {error}") from error
                 return cancellation
             case DoRetry():
-                original = await original_request(engine.ledger, engine.extension.turns, await self._cached(facts))
+                original = await original_request(engine.ledger, engine.extension.turns, await self._cached_run(facts))
                 if not isinstance(original, Asked):
                     raise CannotActError(f"its instructions are unknown. {original.reason}".rstrip("."))
                 again = original.request
@@ -163,7 +163,7 @@ class ResponseRunner(Struct, frozen=True):
             case _:
                 raise CannotActError("it sends nothing to the service")
 
-    async def _cached(self, facts: Mapping[str, str]) -> RunDetail:
+    async def _cached_run(self, facts: Mapping[str, str]) -> RunDetail:
         if (detail := await self.engine.cache.detail(facts["run.id"])) is None:
             raise CannotActError(f"run {facts['run.id']} is no longer in the cache")
         return detail
@@ -186,12 +186,12 @@ def facts_of(rule: Rule, decision: Decision, profile: str) -> dict[str, str]:
     return {**decision.occurrence.facts, **always}
 
 
-def shown(request: WriteRequest) -> str:
+def request_text(request: WriteRequest) -> str:
     """A request as one line of JSON, which is shown for approval and compared before sending."""
     return json.dumps({"path": request.path, "body": request.body()}, ensure_ascii=False, sort_keys=True)
 
 
-def in_words(decision: Decision, run: RunDetail | None) -> str:
+def describe_request(decision: Decision, run: RunDetail | None) -> str:
     """A decision's stored request in one line; empty: it has none.
 
     As in `acme/api fix/login: continue “Log in”: Fix it.`; `run` is the cached run that triggered it.
@@ -229,7 +229,7 @@ def result_of(action: Action) -> ActingResult:
     return ActingResult(outcome, reason, action.action_id, action.result_id, may_repeat)
 
 
-def alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
+def make_alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profile: str) -> Alert:
     subject = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
     status = facts.get("run.status") or facts.get("host.status", "")
     word = status or ("outcome unknown" if "action.id" in facts else "")
@@ -276,7 +276,7 @@ async def propose(
     if isinstance(request, CancelRun):
         del facts["run.status"]
     conversation = "" if run is None else await state.conversation(run.run_id)
-    request_json = shown(request)
+    request_json = request_text(request)
     digest = hashlib.sha256(f"{key} {request_json}".encode()).hexdigest()
     n = 0
     while True:

@@ -17,7 +17,7 @@ from app.automations.sentence import limits, sentence, warnings
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completed, reading
+from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completion_of, reading
 from app.cli.output import Column, Output
 from app.engine.files import author_of, login
 from app.engine.times import exact_ago, parse_duration, rfc3339, stamp
@@ -28,7 +28,7 @@ NO_RULES: Final = "No automations are configured. See docs/use/automations.md fo
 NEXT: Final = 5
 TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted": "warn", "waiting": "warn"}
 
-NAME: Final = click.argument("name", shell_complete=completed("automations"))
+NAME: Final = click.argument("name", shell_complete=completion_of("automations"))
 
 
 @click.group(cls=CommandGroup)
@@ -77,7 +77,7 @@ async def list_rules(invocation: Invocation, /) -> int:
 
 
 @automations.command("check", cls=FactCommand)
-@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=completed("automations"))
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=completion_of("automations"))
 @click.option(
     "--replay",
     "period",
@@ -155,7 +155,7 @@ def _replay_lines(past: Replayed) -> Iterator[str]:
 
 
 @automations.command("log", cls=FactCommand)
-@click.argument("name", required=False, shell_complete=completed("automations"))
+@click.argument("name", required=False, shell_complete=completion_of("automations"))
 @click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of decisions.")
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)), help="Repeatable.")
 @async_command

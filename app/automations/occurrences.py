@@ -161,7 +161,7 @@ def reason_of(received: dict[str, object]) -> str:
     return ""
 
 
-def due(rule: Rule, since: datetime, last_due: datetime | None, now: datetime) -> list[datetime]:
+def due_times(rule: Rule, since: datetime, last_due: datetime | None, now: datetime) -> list[datetime]:
     """The times of a schedule or interval that have passed since it began or last decided."""
     after = max(since, last_due or since, now - max(LOOK_BACK, rule.catch_up))
     return list(takewhile(lambda at: at <= now, upcoming(rule, since, after)))

@@ -11,9 +11,17 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from app.api.errors import ApiError
-from app.automations.acting import PROPOSALS, ActingResult, CannotActError, NoEffects, ResponseRunner, result_of, shown
+from app.automations.acting import (
+    PROPOSALS,
+    ActingResult,
+    CannotActError,
+    NoEffects,
+    ResponseRunner,
+    request_text,
+    result_of,
+)
 from app.automations.fire_times import upcoming
-from app.automations.occurrences import Observer, Seen, changed_since, due, occurrences
+from app.automations.occurrences import Observer, Seen, changed_since, due_times, occurrences
 from app.automations.rule import (
     DoCommand,
     DoNotify,
@@ -171,7 +179,7 @@ class Runner:
             return True
         if isinstance(rule.on, OnSchedule | OnInterval) and seen.now >= self._next.get(rule.name, seen.now):
             last = await self.state.last_due(rule.name, seen.now)
-            if times := due(rule, state.since, last, seen.now):
+            if times := due_times(rule, state.since, last, seen.now):
                 # One decision catches up on all missed times.
                 await self._decide(rule, Occurrence(f"at:{rfc3339(times[-1])}", times[-1]), len(times) - 1)
             self._next[rule.name] = next(upcoming(rule, state.since, seen.now), datetime.max.replace(tzinfo=UTC))
@@ -383,7 +391,7 @@ class Runner:
     async def _store_request(self, rule: Rule, decision: Decision) -> None:
         with suppress(CannotActError, ApiError):
             request = await self.responses.request(rule, decision)
-            await self.state.store_request(decision.decision_id, shown(request))
+            await self.state.store_request(decision.decision_id, request_text(request))
 
     async def _resume(self, rule: Rule, decision: Decision, now: datetime) -> None:
         """Retry an action that was not sent for certain; never repeat a program that may have run."""

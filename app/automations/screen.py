@@ -181,7 +181,7 @@ class AutomationsScreen(BaseScreen):
         if (view := self._view) is None:
             return
         journal = await self._engine.usable_state().journal(view.key, limit=JOURNAL)
-        written = await asyncio.to_thread(self._file.written, view.key)
+        written = await asyncio.to_thread(self._file.rule_text, view.key)
         if self._view is not None and self._view.key == view.key:
             self.query_one(RulePane).show_more(journal, written, self.session.clock())
 

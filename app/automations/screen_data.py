@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from textual.content import Content
 
-from app.automations.acting import PROPOSALS, in_words
+from app.automations.acting import PROPOSALS, describe_request
 from app.automations.bot import rules_of, working_process
 from app.automations.fire_times import upcoming
 from app.automations.rule import DoCancel, DoContinue, DoRetry, Rule, fingerprint_of
@@ -59,12 +59,12 @@ class RulesFile:
         self.problem, self._stamp = None, _stamp(self.settings.file)
         self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)
 
-    def written(self, name: str) -> tuple[SafeText, ...]:
+    def rule_text(self, name: str) -> tuple[SafeText, ...]:
         """Return a rule's table as the file has it; empty: unknown. Blocks."""
         from app.automations.tables import read_tables  # tomlkit
 
         try:
-            return () if self.settings.file is None else safe_block(read_tables(self.settings.file).written(name))
+            return () if self.settings.file is None else safe_block(read_tables(self.settings.file).table_text(name))
         except ConfigError:
             return ()
 
@@ -121,7 +121,7 @@ async def read_approvals(engine: Engine, settings: Settings) -> dict[str, Approv
     approvals = dict[str, Approval]()
     for decision in waiting:
         if (rule := rules.get(decision.rule)) is not None:
-            words = in_words(decision, details.get(decision.run_id)) or sentence(rule, now)
+            words = describe_request(decision, details.get(decision.run_id)) or sentence(rule, now)
             approvals[f"{decision.decision_id}"] = Approval(decision, safe_text(words), rule.approval_expires)
     return approvals
 

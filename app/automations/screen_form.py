@@ -73,7 +73,7 @@ class AutomationForm(ModalScreen[str | None]):
         self._file = file
         self._tables = tables
         self._name = name
-        self._original = _NEW if name is None else tables.written(name)
+        self._original = _NEW if name is None else tables.table_text(name)
         fresh = {"table": self._original}
         self._draft = FormDraft(
             engine,
@@ -195,7 +195,7 @@ class AutomationForm(ModalScreen[str | None]):
     @on(TextArea.Changed)
     def _changed(self) -> None:
         self._dialog.banner(None)
-        self._draft.typed({"table": self._editor.input.text})
+        self._draft.set_values({"table": self._editor.input.text})
         self._checking.ask()
         self.set_timer(DRAFT_AFTER_S, self._draft.flush)
 
@@ -239,5 +239,5 @@ class AutomationForm(ModalScreen[str | None]):
             self._enter("editing")
             self._dialog.banner(str(error))
             return
-        await self._draft.done()
+        await self._draft.delete()
         self.dismiss(rule.name if rule is not None else None)

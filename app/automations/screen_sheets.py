@@ -142,7 +142,7 @@ class ApprovalsSheet(Sheet[None]):
             sentences.append(start if bot is None else "The bot sends it.")
         return safe_text(" ".join(sentences))
 
-    async def _elsewhere(self, decision: Decision) -> SafeText:
+    async def _explain_end(self, decision: Decision) -> SafeText:
         engine = await self._session.opened()
         now = await engine.usable_state().decision(decision.decision_id) or decision
         end = "no longer waiting" if now.outcome == "expired" else "answered elsewhere"
@@ -160,7 +160,7 @@ class ApprovalsSheet(Sheet[None]):
             return
         changed = {key for key, approval in chosen.items() if waiting.get(key) != approval and key not in answered}
         if gone := [chosen[key] for key in chosen if key in changed and key not in waiting]:
-            self._answered = await self._session.guard(self._elsewhere, gone[0].decision)
+            self._answered = await self._session.guard(self._explain_end, gone[0].decision)
         self._waiting = waiting
         self._marked &= waiting.keys()
         if own := [key for key, approval in waiting.items() if approval.decision.rule == self._rule]:

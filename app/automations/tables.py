@@ -30,19 +30,19 @@ class AutomationTables(Struct, frozen=True):
     text: str
     names: tuple[str, ...]
 
-    def written(self, name: str) -> str:
+    def table_text(self, name: str) -> str:
         """The text of the table of that name, with the comments below it."""
         index = self._index(name)
         only_table = tomlkit.document()
-        only_table.append(_KEY, AoT([self._parsed()[1][index]]))
+        only_table.append(_KEY, AoT([self._parse()[1][index]]))
         return only_table.as_string().replace("\r\n", "\n").strip() + "\n"
 
     def save(self, name: str | None, written: str) -> Settings:
         """Replace the named rule's table in the file by `written`, or add it at the end; return the new settings."""
         ending = "\r\n" if "\r\n" in self.text else "\n"
         table_text = ending.join([*written.strip().splitlines(), ""])
-        _one(table_text)
-        document, tables = self._parsed()
+        _parse_one(table_text)
+        document, tables = self._parse()
         if name is not None:
             index = self._index(name)
             before = tables[index].as_string()
@@ -59,7 +59,7 @@ class AutomationTables(Struct, frozen=True):
             document.append(_KEY, tomlkit.parse(table_text)[_KEY])
         return save(self.file, self.text, document.as_string())
 
-    def _parsed(self) -> tuple[TOMLDocument, AoT]:
+    def _parse(self) -> tuple[TOMLDocument, AoT]:
         fix = "Edit the file itself."
         try:
             document = tomlkit.parse(self.text)
@@ -85,13 +85,13 @@ def read_tables(file: Path) -> AutomationTables:
 
 def read_rule(written: str, settings: Settings, others: Sequence[str] = ()) -> Rule:
     """Read the text of one automation's table; line numbers in errors are relative to this text."""
-    (rule,) = read_rules(Table(Path("automation"), written, _one(written)), settings)
+    (rule,) = read_rules(Table(Path("automation"), written, _parse_one(written)), settings)
     if rule.name.casefold() in {name.casefold() for name in others}:
         raise ConfigError("another automation has this name.", fix="Choose another name.", key="name")
     return rule
 
 
-def _one(text: str) -> dict[str, object]:
+def _parse_one(text: str) -> dict[str, object]:
     """The values of a text that consists of exactly one automation."""
     values = toml_values(Path("automation"), text)
     match values:

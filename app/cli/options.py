@@ -145,7 +145,7 @@ def _keep(
     return callback
 
 
-def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]:
+def completion_of(kind: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem[str]]"]:
     """The completion of a value from local data: of runs, statuses, repositories, profiles or automations."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
@@ -156,9 +156,9 @@ def completed(kind: str) -> Callable[[click.Context, click.Parameter, str], "lis
     return complete
 
 
-RUN_ID: Final = click.argument("run_id", shell_complete=completed("runs"))
+RUN_ID: Final = click.argument("run_id", shell_complete=completion_of("runs"))
 RUN_IDS: Final = click.argument(
-    "run_ids", nargs=-1, required=True, metavar="RUN_ID...", shell_complete=completed("runs")
+    "run_ids", nargs=-1, required=True, metavar="RUN_ID...", shell_complete=completion_of("runs")
 )
 
 
@@ -175,7 +175,7 @@ def global_options() -> list[click.Option]:
     service = "The configured service to use; overrides RUNWARDEN_PROFILE."
     return [
         option(["--config"], "config_file", "FILE", "Configuration file; overrides RUNWARDEN_CONFIG.", as_path),
-        option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completed("profiles")),
+        option(["--profile"], "profile_name", "NAME", service, type=str, shell_complete=completion_of("profiles")),
         option(["--data-dir"], "data_dir", "DIR", "Folder of caches and ledgers [RUNWARDEN_DATA_DIR].", as_path),
         option(["--read-only"], "read_only", "", "Refuse every write."),
         option(["--token-stdin"], "token", "", "Read the API token from the first line of stdin.", _read_token),

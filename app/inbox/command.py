@@ -80,7 +80,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
 @async_command
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     """Mark items as done; `all`: all items listed now. Later events bring them back."""
-    return await _mark(invocation, keys, Inbox.done)
+    return await _mark(invocation, keys, Inbox.mark_done)
 
 
 @inbox.command("retry", cls=FactCommand)

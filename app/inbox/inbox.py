@@ -10,7 +10,7 @@ from typing import Final, Self
 from msgspec.structs import replace
 
 from app.actions.actions import retry_key
-from app.automations.acting import in_words
+from app.automations.acting import describe_request
 from app.automations.bot import LEASE, rules_of
 from app.automations.occurrences import reason_of
 from app.automations.rule import Rule
@@ -89,16 +89,16 @@ class Inbox:
         items = [item for cause in causes if (item := _item(cause, marks, now, command_line)) is not None]
         return tuple(sorted(items, key=lambda item: (item.rank, -item.at.timestamp(), item.key)))
 
-    async def done(self, items: Sequence[InboxItem]) -> None:
+    async def mark_done(self, items: Sequence[InboxItem]) -> None:
         """Mark the items as done; later events bring them back."""
-        whole = await self._whole(items)
+        whole = await self._keys_to_mark(items)
         marks = {key: Mark(done_until=at) for key, at in whole.items()}
         await self.engine.usable_state().mark(marks, self.engine.clock())
 
     async def snooze(self, items: Sequence[InboxItem], until: datetime) -> None:
         """Snooze the items until this time; new events bring them back sooner."""
         marks = await self._marks()
-        whole = await self._whole(items)
+        whole = await self._keys_to_mark(items)
         snoozed = {
             key: replace(marks.get(key, _NO_MARK), snoozed_until=until, seen_until=at) for key, at in whole.items()
         }
@@ -121,7 +121,7 @@ class Inbox:
     async def _marks(self) -> Mapping[str, Mark]:
         return await self.engine.state.marks() if isinstance(self.engine.state, State) else {}
 
-    async def _whole(self, items: Sequence[InboxItem]) -> Mapping[str, datetime]:
+    async def _keys_to_mark(self, items: Sequence[InboxItem]) -> Mapping[str, datetime]:
         """The keys to mark, with their newest events: of all entries, and of each group whose items are all chosen."""
         chosen = {item.key for item in items}
         others = {entry.group for item in await self.items() if item.key not in chosen for entry in item.entries}
@@ -242,7 +242,7 @@ class Inbox:
         for decision in waiting:
             run_id = decision.run_id
             rule = decision.rule
-            words = in_words(decision, details.get(run_id))
+            words = describe_request(decision, details.get(run_id))
             about = f"Approve {words}" if words else f"{rule} waits for approval"
             many = f"requests of {rule} wait for approval"
             cause = Cause(f"approval:{rule}", "approval", "", many, fix="automations approve", subject=rule)
@@ -333,7 +333,7 @@ def _outage_during(run: RunRow, outages: Sequence[_OutagePeriod], ahead: timedel
     """The outage of the run's code host in which it failed."""
     named, colon, _ = run.repository.partition(":")
     platform = named if colon else DEFAULT_PLATFORM
-    at = _ended(run, ahead)
+    at = _end_time(run, ahead)
     for host, start, end, outage in outages:
         if host == platform and start <= at and (end is None or at <= end):
             return outage
@@ -374,10 +374,10 @@ def _stuck_causes(stuck_runs: Sequence[StuckRun], ahead: timedelta) -> list[Caus
 
 
 def _entry(key: str, run: RunRow, ahead: timedelta, about: str, group: str = "") -> InboxEntry:
-    return InboxEntry(key, _ended(run, ahead), group, run.run_id, about, run.status)
+    return InboxEntry(key, _end_time(run, ahead), group, run.run_id, about, run.status)
 
 
-def _ended(run: RunRow, ahead: timedelta) -> datetime:
+def _end_time(run: RunRow, ahead: timedelta) -> datetime:
     # Treat a run without a readable time as old, so that it does not come back as new again and again.
     at = run.updated_at or run.created_at
     return NO_TIME if at is None else at - ahead

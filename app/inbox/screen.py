@@ -130,7 +130,7 @@ class InboxScreen(BaseScreen):
 
     async def action_done(self) -> None:
         if (items := self._chosen()) and (inbox := self.session.inbox.inbox) is not None:
-            await inbox.done(items)
+            await inbox.mark_done(items)
             self._say_put_away("Done", items)
 
     async def action_mute(self) -> None:

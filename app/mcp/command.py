@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, TypeAdapter, ValidationError, validate_call
 
 from app.actions import command_many
-from app.actions.command_writes import sent_once
+from app.actions.command_writes import send_once
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, WriteRequest
 from app.automations.acting import PROPOSALS, propose
 from app.cli import Format
@@ -232,7 +232,7 @@ class Tools:
                         why = result.reason or f"This failure was retried before, as {action_id}."
                         raise failed(kind, f"{why} Nothing was proposed.", action_id=action_id)
                     request, key = plan.request, plan.key
-                await sent_once(engine.actions.rehearse(request, key=key or None), request, key)
+                await send_once(engine.actions.rehearse(request, key=key or None), request, key)
                 decision, is_new = await propose(engine, request, run, key)
             approve = f"{call.command_line} automations approve {decision.decision_id}"
             how = f"The user approves or rejects it in the console's inbox, or approves it with: {approve}"

@@ -50,7 +50,7 @@ def own_alert(
     return Alert(*subject, key=key, body=safe_text(body, limit=400), at=at, after=after, is_lasting=is_lasting)
 
 
-async def wanted(moves: Sequence[StatusChange], on: Collection[str], ledger: Ledger) -> list[StatusChange]:
+async def select_changes(moves: Sequence[StatusChange], on: Collection[str], ledger: Ledger) -> list[StatusChange]:
     """The changes that the settings ask for, except cancellations from this machine: their author knows."""
     changes = [move for move in moves if move.new in on or (move.is_pinned and "pinned" in on)]
     if not any(move.new == CANCELLED for move in changes):
@@ -102,7 +102,7 @@ def state_alerts(
         states.append(own_alert(f"{group}:{at.isoformat()}", group, "warning", title, body, at, about, is_lasting=True))
     if "health" in notify.on:
         lasting = (incident for incident in incidents if incident.lasted >= hold)
-        states += [_host(incident, hold, now, profile) for incident in lasting]
+        states += [_host_alert(incident, hold, now, profile) for incident in lasting]
     link = next(link for link in links if link.subject == "runs")
     kind = error_kind(link.error_kind)
     begun = link.failing_since
@@ -141,7 +141,7 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
     return own_alert(key, LINK, "information", f"{title}: {profile}", lasted, back, about, after=(outage.key,))
 
 
-def _host(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
+def _host_alert(incident: Incident, hold: timedelta, now: datetime, profile: str) -> Alert:
     platform = incident.platform
     key = f"health:{incident.platform}:{incident.start.isoformat()}"
     begun = (f"{key}:impaired", f"{key}:bad")
@@ -178,15 +178,15 @@ async def follow_up_alerts(state: State, since: datetime, profile: str) -> list[
     return alerts
 
 
-def together(alerts: Sequence[Alert]) -> Alert:
+def combine(alerts: Sequence[Alert]) -> Alert:
     """Combine several alerts into one: the newest, with their count, their repositories and the highest level."""
     newest = max(alerts, key=lambda alert: alert.at)
     body = " · ".join(filter(None, (places(alerts), newest.body)))
-    level = worst(alert.level for alert in alerts)
-    return replace(newest, level=level, title=counted(newest.title, len(alerts)), body=body, is_followed=False)
+    level = highest_level(alert.level for alert in alerts)
+    return replace(newest, level=level, title=title_with_count(newest.title, len(alerts)), body=body, is_followed=False)
 
 
-def counted(title: str, count: int) -> str:
+def title_with_count(title: str, count: int) -> str:
     """The title of the newest of `count` alerts."""
     return title if count == 1 else f"{title} (and {count - 1:,} more)"
 
@@ -202,5 +202,5 @@ def places(group: Sequence[AlertSubject]) -> str:
     return ", ".join(shown[:LISTED]) + more
 
 
-def worst(levels: Iterable[Level]) -> Level:
+def highest_level(levels: Iterable[Level]) -> Level:
     return max(levels, key=get_args(Level).index)

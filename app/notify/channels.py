@@ -159,16 +159,16 @@ async def send(
     level = delivery.message.level
     if route.is_silent:
         return OFF
-    title, body = rendered(delivery, route, profile, command_line=command_line)
+    title, body = render(delivery, route, profile, command_line=command_line)
     text = Text(safe_text(title), safe_text(body, limit=_MAX_TEXT), level, values_of(delivery, profile))
     troubles = [*await Channels(route.desktop, route.command, network.env).deliver([text])]
     if route.urls_env or route.urls_file:
-        title, body = rendered(delivery, route, profile, route.markup, command_line)
-        troubles += filter(None, [await relayed(route, title, body, level, network)])
+        title, body = render(delivery, route, profile, route.markup, command_line)
+        troubles += filter(None, [await relay(route, title, body, level, network)])
     return "; ".join(troubles) or None
 
 
-async def relayed(route: NotifyRoute, title: str, body: str, level: str, network: Network) -> str | None:
+async def relay(route: NotifyRoute, title: str, body: str, level: str, network: Network) -> str | None:
     """Deliver one text in the route's markup to all of its addresses. Returns the problem, or None."""
     if find_spec("apprise") is None:
         return NO_APPRISE
@@ -238,15 +238,15 @@ def faults(notify: NotifySettings, env: Mapping[str, str]) -> dict[str, str]:
     return problems
 
 
-def disarmed(text: str) -> str:
+def disarm(text: str) -> str:
     """Foreign text without control characters, mentions and links that hide their address."""
     return _LINK.sub("\N{FULLWIDTH RIGHT SQUARE BRACKET}", safe_text(text, limit=_MAX_TEXT).translate(_LOOK_ALIKES))
 
 
 ESCAPES: Final[Mapping[Markup, Callable[[str], str]]] = {
-    "text": disarmed,
-    "markdown": lambda text: _MARKS.sub(r"\\\1", disarmed(text)),
-    "html": lambda text: escape(disarmed(text)),
+    "text": disarm,
+    "markdown": lambda text: _MARKS.sub(r"\\\1", disarm(text)),
+    "html": lambda text: escape(disarm(text)),
 }
 """The function that escapes text for each markup, which Apprise converts for each backend."""
 
@@ -267,7 +267,7 @@ def values_of(delivery: Delivery, profile: str) -> dict[str, str]:
     }
 
 
-def rendered(
+def render(
     delivery: Delivery, route: NotifyRoute, profile: str, markup: Markup | None = None, command_line: str = "runwarden"
 ) -> tuple[str, str]:
     """Title and text of a delivery, in plain text if no markup is given."""

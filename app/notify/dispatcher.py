@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from app.api.network import Network
 from app.engine.text import plural
 from app.health.incidents import IncidentReader
-from app.notify.alerts import follow_up_alerts, move_alert, own_alert, state_alerts, wanted
+from app.notify.alerts import follow_up_alerts, move_alert, own_alert, select_changes, state_alerts
 from app.notify.channels import send
 from app.notify.plan import Situation, plan
 from app.profiles import NotifySettings
@@ -134,7 +134,7 @@ class Dispatcher:
             failing=frozenset([*broken, *(link.subject for link in links if link.is_failing)]),
             completed=dict(self._completed),
         )
-        moved = await wanted(news.changes, self.notify.on, self.ledger)
+        moved = await select_changes(news.changes, self.notify.on, self.ledger)
         alerts = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
         facts = (self.notify, self.profile, now)
         states = state_alerts(*facts, stuck=stuck, incidents=lasting, links=links, host_routes=host_routes)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.engine.text import safe_text
 from app.engine.times import clock_time, span
 from app.health.facts import Incident
-from app.notify.alerts import counted, places, together, worst
+from app.notify.alerts import combine, highest_level, places, title_with_count
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
 from app.profiles.values import MAX_WAIT
@@ -165,7 +165,7 @@ def _is_message_due(
 def _new_messages(batches: _Batches) -> list[Message]:
     messages: list[Message] = []
     for (batch, routes), alerts in batches.items():
-        combined = together(alerts)
+        combined = combine(alerts)
         groups = tuple(dict.fromkeys(alert.group for alert in alerts))
         level, title, body = combined.level, combined.title, combined.body
         for route in routes:
@@ -245,7 +245,7 @@ def _problem_after(
     is_new = situation.is_acknowledged(before) or situation.now - before.first_at > notify.route(route).give_up
     return replace(
         before,
-        level=worst((before.level, alert.level)),
+        level=highest_level((before.level, alert.level)),
         title=alert.title,
         about={**alert.about, BEGAN: before.about.get(BEGAN, before.newest_at.isoformat())},
         first_at=situation.now if is_new else before.first_at,
@@ -281,7 +281,7 @@ def _problem_messages(phase: MessagePhase, problems: Iterable[ReportedProblem], 
     for (route, batch), group in batches.items():
         newest = max(group, key=lambda problem: problem.newest_at)
         title = f"Ongoing: {newest.title}"
-        level = worst(problem.level for problem in group)
+        level = highest_level(problem.level for problem in group)
         count = sum(problem.count for problem in group)
         # When the problems began, as far as the alerts say.
         began = min(
@@ -305,7 +305,7 @@ def _problem_messages(phase: MessagePhase, problems: Iterable[ReportedProblem], 
             title = f"{newest.source}: {title}" if newest.source else title
         body = " · ".join(filter(None, (places(group), lasted, f"{count:,} in all" if count > 1 else "")))
         groups = tuple(problem.group for problem in group)
-        title = counted(title, len(group))
+        title = title_with_count(title, len(group))
         messages.append(Message(route, batch, phase, level, title, body, groups, dict(newest.about), count))
     return messages
 
@@ -337,7 +337,9 @@ def routes_of(alert: Alert, notify: NotifySettings, now: datetime) -> tuple[str,
     time = now.astimezone().time()
     for rule in notify.rules:
         is_there = not rule.repository or any(fnmatchcase(repository, glob) for glob in rule.repository)
-        is_meant = worst((rule.severity, alert.level)) == alert.level and (not rule.kind or alert.kind in rule.kind)
+        is_meant = highest_level((rule.severity, alert.level)) == alert.level and (
+            not rule.kind or alert.kind in rule.kind
+        )
         if is_there and is_meant and (rule.hours is None or rule.hours.cover(time)):
             return rule.routes
     return ()

@@ -11,7 +11,7 @@ from msgspec import Struct
 from app.engine.text import safe_text
 from app.engine.times import clock_time
 from app.health.incidents import IncidentReader
-from app.notify.alerts import LINK, follow_up_alerts, link_back_alert, move_alert, state_alerts, together, wanted
+from app.notify.alerts import LINK, combine, follow_up_alerts, link_back_alert, move_alert, select_changes, state_alerts
 from app.profiles import NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE
 from storage.cache.cache import Cache
@@ -86,7 +86,7 @@ class Watch:
             self._watermark = news.watermark
         events = list[Alert]()
         missed = list[StatusChange]()
-        for move in await wanted(news.changes, self.notify.on, self.ledger):
+        for move in await select_changes(news.changes, self.notify.on, self.ledger):
             # Always report when a followed run finishes; sum up other changes from before this watch began.
             if move.happened(news.ahead) >= self._began_at - SKEW or move.is_pinned:
                 events.append(move_alert(move, self.profile))
@@ -99,7 +99,7 @@ class Watch:
         # Forget resolved states.
         known = {key for state in states for key in (state.key, *state.after)}
         self._reported = (self._reported & known) | {state.key for state in fresh}
-        screen = grouped([*events, *fresh, *missed_alerts])
+        screen = group_alerts([*events, *fresh, *missed_alerts])
         if self.notify.is_quiet(DEFAULT_ROUTE, now):
             self._held |= {state.key for state in fresh if state.is_lasting}
             return News(screen)
@@ -109,7 +109,7 @@ class Watch:
             # With rules, the bot uses their routes, and consoles use the channels of [notify] in addition.
             won = await self.state.claim_alerts(outward, now, apart=bool(self.notify.rules))
             outward = [alert for alert in outward if alert.key in won]
-        return News(screen, grouped(outward))
+        return News(screen, group_alerts(outward))
 
     async def _states(self, now: datetime) -> list[Alert]:
         hosts, links, stuck = await self.cache.states()
@@ -139,11 +139,11 @@ def missed_alert(moves: Sequence[StatusChange], now: datetime) -> Alert:
     return Alert("run:missed", "", DEFAULT_ROUTE, level, title, {}, key=key, body=last, at=newest)
 
 
-def grouped(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
+def group_alerts(alerts: Sequence[Alert]) -> tuple[Alert, ...]:
     """Combine many alerts of one kind and status into one, but never those about followed runs."""
     kinds: defaultdict[tuple[str, str], list[Alert]] = defaultdict(list)
     for alert in alerts:
         if not alert.is_followed:
             kinds[alert.kind, alert.about.get("status", "") if alert.kind == "run" else ""].append(alert)
-    many = [alike if len(alike) <= ONE_BY_ONE else [together(alike)] for alike in kinds.values()]
+    many = [alike if len(alike) <= ONE_BY_ONE else [combine(alike)] for alike in kinds.values()]
     return (*(alert for alert in alerts if alert.is_followed), *(alert for alike in many for alert in alike))

@@ -27,8 +27,8 @@ from app.cli.options import CommandGroup, FactCommand, async_command
 from app.cli.output import Column, facts
 from app.cli.running import run
 from app.engine.times import exact_ago, rfc3339
-from app.organizations.facts import invited_until, newest, short
-from app.organizations.imports import MAX_FILE_BYTES, ImportFileError, ImportRow, parse_rows, planned, read_rows
+from app.organizations.facts import invited_until, newest_invitation, short_state
+from app.organizations.imports import MAX_FILE_BYTES, ImportFileError, ImportRow, parse_rows, plan_rows, read_rows
 from app.runs.document import as_received
 from storage import RunwardenError
 from storage.records import Action
@@ -96,7 +96,7 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     async def work() -> int:
         async with invocation.writer(dry_run=dry_run) as engine:
             base_url = engine.client.base_url
-            result = planned(rows, await engine.ledger.organizations())
+            result = plan_rows(rows, await engine.ledger.organizations())
             if not dry_run:
                 result = await send_batch(invocation, engine, result, document, "created", past=past)
 
@@ -167,10 +167,10 @@ async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
         except RunwardenError as error:
             invocation.output.note(f"The states of the invitations are unknown: {error}")
     now = utc_now()
-    invited = {action.action_id: newest(reported, action.result_id, action.subject) for action in attempts}
+    invited = {action.action_id: newest_invitation(reported, action.result_id, action.subject) for action in attempts}
     entries = [organization_document(action, invited[action.action_id]) for action in attempts]
 
-    text = {a.action_id: short(invited[a.action_id], now)[0] if invited_until(a) else "" for a in attempts}
+    text = {a.action_id: short_state(invited[a.action_id], now)[0] if invited_until(a) else "" for a in attempts}
     columns: tuple[Column[Action], ...] = (
         Column("state", state_text, "state", lambda a: a.state),
         Column("email", lambda a: _field(a.body_json, "email"), "email", flexible=True),

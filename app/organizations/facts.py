@@ -25,13 +25,13 @@ def invited_until(action: Action) -> datetime | None:
     return (action.sending_at or action.created_at) + LIFETIME
 
 
-def newest(reported: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
+def newest_invitation(reported: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
     """The newest invitation of an address to an organization; None if the service reports none."""
     wanted = organization_id, email.casefold()
     return next((row for row in reported if (row.organization_id, row.email.casefold()) == wanted), None)
 
 
-def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
+def short_state(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
     """An invitation's state in at most 17 cells; None means unknown."""
     if invitation is None:
         return UNKNOWN, "quiet"
@@ -47,11 +47,11 @@ def short(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:
     return f"{what}, {left} left", "warn" if invitation.expires_at - now < EXPIRES_SOON else tone
 
 
-def full(invitation: Invitation | None, until: datetime, now: datetime) -> str:
+def full_state(invitation: Invitation | None, until: datetime, now: datetime) -> str:
     """An invitation's state as a sentence with the mail's destination; `until` replaces an unreported expiry."""
     if invitation is None:
         return f"unknown: this service does not report it; unless accepted, it expires {stamp(until)}"
-    words, _ = short(invitation, now)
+    words, _ = short_state(invitation, now)
     sent_at = "" if invitation.sent_at is None else f" {stamp(invitation.sent_at)}"
     ends = "" if invitation.expires_at is None else f", until {stamp(invitation.expires_at)}"
     match invitation.state:

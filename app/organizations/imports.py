@@ -87,10 +87,10 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
         raise ImportFileError(f"{origin}:{reader.line_num}: {error}.") from error
     if not rows:
         raise ImportFileError(f"{origin} has no rows below its header.")
-    return _checked(rows)
+    return _mark_repeated(rows)
 
 
-def changed(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow, ...]:
+def change_row(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow, ...]:
     """The rows with another text in a line, `email,offer_code`; without the line if the text is empty.
 
     Raises `ImportFileError` if the text is not one line of CSV.
@@ -100,10 +100,10 @@ def changed(rows: Sequence[ImportRow], line: int, text: str) -> tuple[ImportRow,
     except csv.Error as error:
         raise ImportFileError(f"Line {line}: {error}.") from error
     new = [_row(line, ["email", "offer_code"], cells)] if cells else []
-    return _checked([kept for row in rows for kept in (new if row.line == line else [row])])
+    return _mark_repeated([kept for row in rows for kept in (new if row.line == line else [row])])
 
 
-def _checked(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
+def _mark_repeated(rows: Sequence[ImportRow]) -> tuple[ImportRow, ...]:
     """The rows; a further one of an email has that as its problem."""
     firsts: dict[str, ImportRow] = {}
     checked: list[ImportRow] = []
@@ -133,7 +133,7 @@ def _row(line: int, header: list[str], cells: list[str]) -> ImportRow:
     return ImportRow(request.email, request=request, line=line, problems=wrong)
 
 
-def planned(rows: Iterable[ImportRow], attempts: Iterable[Action]) -> list[ImportRow]:
+def plan_rows(rows: Iterable[ImportRow], attempts: Iterable[Action]) -> list[ImportRow]:
     """The rows, with what to do for each: by earlier attempts, newest first, it is created, blocked or to create."""
     earlier: defaultdict[str, list[Action]] = defaultdict(list)
     for action in attempts:

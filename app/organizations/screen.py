@@ -18,7 +18,7 @@ from app.console.session import Session
 from app.console.sheets import ConfirmSheet
 from app.engine.events import Event, LinkChanged
 from app.engine.text import safe_text
-from app.organizations.facts import CLOSED, newest
+from app.organizations.facts import CLOSED, newest_invitation
 from app.organizations.invitations import read_invitations
 from app.organizations.screen_import import OrganizationImportScreen
 from app.runs.document import as_received
@@ -84,7 +84,9 @@ class OrganizationsScreen(ActivityScreen):
                 offer = str(request.get("offer_code") or "")
                 name, slug, parent_id = (str(created.get(field) or "") for field in NAMES)
                 entry = OrganizationEntry(action, email, None, offer, name, slug, parent_id)
-            entries.append(replace(entry, invitation=newest(self._invitations or (), action.result_id, action.subject)))
+            entries.append(
+                replace(entry, invitation=newest_invitation(self._invitations or (), action.result_id, action.subject))
+            )
         self._all = tuple(entries)
         before = self._created
         self._created = sum(entry.source.state == "confirmed" for entry in self._all)

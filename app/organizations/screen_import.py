@@ -24,7 +24,7 @@ from app.console.session import FIX_TOAST_S, Session, mark_of
 from app.console.sheets import ConfirmSheet, PickerScreen, SheetNote, typed_path
 from app.engine.events import ActionChanged, Event, FilesChangedElsewhere
 from app.engine.text import plural, safe_text
-from app.organizations.imports import ImportFileError, ImportRow, changed, planned, read_rows
+from app.organizations.imports import ImportFileError, ImportRow, change_row, plan_rows, read_rows
 from storage.errors import StorageError
 from storage.records import Action
 from widgets.forms.dialog import reason
@@ -197,7 +197,7 @@ class OrganizationImportScreen(BaseScreen):
 
     @on(FormField.Changed)
     def _typed(self) -> None:
-        self._form_draft.typed({"path": self._bar.file.value})
+        self._form_draft.set_values({"path": self._bar.file.value})
         self._bar.file.complain(None)
         self.refresh_bindings()
 
@@ -238,7 +238,7 @@ class OrganizationImportScreen(BaseScreen):
         """Give each row its state by the ledger; a row created or rejected here stays so until its action changes."""
         if self._is_under_way:
             return
-        for row in planned(self._rows.values(), await self._engine.ledger.organizations()):
+        for row in plan_rows(self._rows.values(), await self._engine.ledger.organizations()):
             before = self._rows[row.line]
             if before.result.action != row.result.action or line(before).state not in {"created", "rejected"}:
                 self._rows[row.line] = row
@@ -280,7 +280,7 @@ class OrganizationImportScreen(BaseScreen):
         if refused:
             self._bar.say(refused, "bad")
         elif not self._to_send and not self._paused:
-            await self._form_draft.done()
+            await self._form_draft.delete()
 
     def _remark(self) -> tuple[str, Tone]:
         """Why the last sending stopped, or the key's effect."""
@@ -322,7 +322,7 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
     @on(Input.Submitted)
     def _entered(self) -> None:
         try:
-            rows = changed(self._rows, self._row.line, self.query_one(LineInput).value)
+            rows = change_row(self._rows, self._row.line, self.query_one(LineInput).value)
         except ImportFileError as error:
             self.failed(str(error))
             return

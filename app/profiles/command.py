@@ -54,18 +54,18 @@ def edit(invocation: Invocation) -> int:
             try:
                 text = edited.decode("utf-8-sig").replace("\r\n", "\n")
             except UnicodeDecodeError as error:
-                raise _rejected(file, edited.decode("latin-1"), why="Your editor did not save UTF-8.") from error
+                raise _save_rejected(file, edited.decode("latin-1"), why="Your editor did not save UTF-8.") from error
         if edited is None or text == (before or "").replace("\r\n", "\n"):
             invocation.output.note("Nothing was changed.")
             return Exit.DONE
         try:
             save(file, before, text)
         except ChangedError as error:
-            raise _rejected(file, text, why="Another program has changed it in the meantime.") from error
+            raise _save_rejected(file, text, why="Another program has changed it in the meantime.") from error
         except ConfigError as error:
             invocation.output.note(f"runwarden: {error}")
             if not (sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True)):
-                raise _rejected(file, text) from error
+                raise _save_rejected(file, text) from error
         else:
             invocation.output.note(f"Written to {file}.")
             return Exit.DONE
@@ -111,7 +111,7 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
     return Exit.DONE
 
 
-def _rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:
+def _save_rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:
     """Save the rejected text in `FILE.rejected`, and return the failure that names it."""
     beside = file.with_name(f"{file.name}.rejected")
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

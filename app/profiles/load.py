@@ -131,7 +131,7 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
         raise no_such_file(file)
     settings = Settings() if text is None else parse(file, text)
     # The environment's settings on top of the file's, and the command line's choice above both.
-    beaten = dict(_beaten(settings, env, choice))
+    beaten = dict(_overridden(settings, env, choice))
     used = {name: value for name, value in env.items() if value and name not in beaten}
     if folder := choice.data_dir or used.get("RUNWARDEN_DATA_DIR"):
         settings = replace(settings, data_dir=Path(folder).expanduser())
@@ -329,7 +329,7 @@ def _keys(table: Table) -> Iterator[tuple[str, str]]:
             yield name, table.get(name, Keys)
 
 
-def _beaten(settings: Settings, env: Mapping[str, str], choice: Choice) -> Iterator[tuple[str, str]]:
+def _overridden(settings: Settings, env: Mapping[str, str], choice: Choice) -> Iterator[tuple[str, str]]:
     """Yield each environment variable that an option overrides, with that option."""
     # A file that names no service, or several and no default, leaves the choice to the variable.
     only = settings.profiles[0].name if len(settings.profiles) == 1 else None

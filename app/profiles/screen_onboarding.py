@@ -137,12 +137,12 @@ class OnboardingScreen(Screen[str | None]):
                     placeholder="https://api.example.com/v1",
                 )
                 yield LineField("name", "name", "A name of your choice.")
-                yield _labelled("token from", self._origin_choice, "origin")
+                yield _labelled_choice("token from", self._origin_choice, "origin")
                 for key, origin in ORIGINS.items():
                     field = SecretField if key == "pasted" else LineField
                     value = "RUNWARDEN_TOKEN" if key == "variable" else ""
                     yield field(key, origin.label, origin.hint, value=value, placeholder=origin.placeholder)
-                yield _labelled("access", self._access_choice, "access")
+                yield _labelled_choice("access", self._access_choice, "access")
             yield Static(id="verdict")
             with Horizontal(id="verbs"):
                 yield Button("esc Leave", id="leave", action="screen.leave", compact=True)
@@ -284,7 +284,7 @@ class OnboardingScreen(Screen[str | None]):
         return self.query_one(f"#field-{key}", FormField)
 
 
-def _labelled(label: str, choice: FormChoice, name: str) -> Horizontal:
+def _labelled_choice(label: str, choice: FormChoice, name: str) -> Horizontal:
     return Horizontal(Static(label, classes="onboarding--label", markup=False), choice, id=name, classes="choice")
 
 

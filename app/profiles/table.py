@@ -62,7 +62,7 @@ class Table(Struct, frozen=True):
 
     def get(self, key: str, kind: object, default: object = _REQUIRED) -> Any:
         """One value, of a type as fields have them."""
-        kind, marks = unwrapped(kind)
+        kind, marks = unwrap(kind)
         if key not in self.values:
             if default is _REQUIRED:
                 shown = '["…"]' if get_origin(kind) is tuple else '"…"'
@@ -107,13 +107,13 @@ class Table(Struct, frozen=True):
 
     def table(self, key: str) -> "Table":
         """A table within; empty if the key is absent."""
-        wanted = f"a table: [{dotted((*self.path, key))}]"
+        wanted = f"a table: [{dotted_key((*self.path, key))}]"
         values = self._typed(key, dict, wanted) if key in self.values else {}
         return Table(self.file, self.text, values, (*self.path, key))
 
     def tables(self, key: str) -> "Iterator[Table]":
         """An array of tables within."""
-        wanted = f"an array of tables: [[{dotted((*self.path, key))}]]"
+        wanted = f"an array of tables: [[{dotted_key((*self.path, key))}]]"
         for index, values in enumerate(self._typed(key, list, wanted) if key in self.values else ()):
             if values is LEFT_OUT:
                 continue
@@ -141,7 +141,7 @@ class Table(Struct, frozen=True):
     def mistake(self, key: str, message: str, fix: str) -> ConfigError:
         """The mistake in a key, with file and line."""
         path = (*self.path, key)
-        error = ConfigError(message, fix=fix, file=self.file, key=dotted(path), line=line_of(self.text, path))
+        error = ConfigError(message, fix=fix, file=self.file, key=dotted_key(path), line=line_of(self.text, path))
         error.path = path
         return error
 
@@ -159,7 +159,7 @@ class Table(Struct, frozen=True):
         return text
 
 
-def unwrapped(kind: object) -> tuple[object, list[Any]]:
+def unwrap(kind: object) -> tuple[object, list[Any]]:
     """The type of a field without `None`, and its annotations."""
     marks: list[Any] = []
     while get_origin(kind) in {Annotated, Union, UnionType}:
@@ -181,7 +181,7 @@ def check_route(table: Table, key: str, name: str, names: Collection[str]) -> No
         table.fail(key, f"there is no route {name!r}.", f"There are: {', '.join(names)}.")
 
 
-def dotted(path: KeyPath) -> str:
+def dotted_key(path: KeyPath) -> str:
     """A path in dotted form: `profiles.acme.base_url`, `templates[2].name` (counted from 1)."""
     return "".join(f"[{step + 1}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
 

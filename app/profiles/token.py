@@ -67,7 +67,7 @@ class Token:
         raise TypeError("A token cannot be pickled.")
 
 
-def _bare(content: bytes) -> Token:
+def _parse_token(content: bytes) -> Token:
     return Token(content.decode("ascii", errors="replace").strip())
 
 
@@ -123,12 +123,12 @@ class FileToken(Struct, frozen=True):
                 raise TokenError(f"{named} belongs to another user.", fix="Use another file.")
             if status.st_mode & 0o077:
                 raise TokenError(f"Others can read the token file {self.path}.", fix=f"Run: chmod 600 {self.path}")
-            return _bare(os.read(descriptor, _MAX_TOKEN + 2))
+            return _parse_token(os.read(descriptor, _MAX_TOKEN + 2))
         finally:
             os.close(descriptor)
 
 
-def _printed(argv: Sequence[str], env: Mapping[str, str], deadline_s: float) -> tuple[int, bytes]:
+def _run_program(argv: Sequence[str], env: Mapping[str, str], deadline_s: float) -> tuple[int, bytes]:
     """Run a program in a new session, which has no terminal; return its exit code and its output.
 
     A helper that it leaves behind may keep its output open, and is not waited for.
@@ -165,7 +165,7 @@ class CommandToken(Struct, frozen=True):
         """Run the command and read its output; its error output would disturb the drawn screen."""
         named = f"The token_command {self.argv[0]!r}"
         try:
-            code, printed = _printed(self.argv, env, _COMMAND_TIMEOUT_S)
+            code, printed = _run_program(self.argv, env, _COMMAND_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             fix = "Run it by hand to see what it waits for: here it has no terminal to ask on."
             raise TokenError(f"{named} did not finish within {_COMMAND_TIMEOUT_S:.0f} s.", fix=fix) from error
@@ -174,7 +174,7 @@ class CommandToken(Struct, frozen=True):
         if code:
             fix = "Run it by hand to see why: here it has no terminal to ask on."
             raise TokenError(f"{named} exited with status {code}.", fix=fix)
-        return _bare(printed)
+        return _parse_token(printed)
 
 
 class KeyringToken(Struct, frozen=True):
@@ -192,13 +192,13 @@ class KeyringToken(Struct, frozen=True):
             fix = f"Install it (pipx inject {DISTRIBUTION} keyring)."
             raise TokenError("The keyring package is not installed.", fix=fix)
         try:
-            code, printed = _printed(argv, os.environ, _KEYRING_TIMEOUT_S)
+            code, printed = _run_program(argv, os.environ, _KEYRING_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             raise TokenError("The keyring did not answer.", fix="Unlock it first, or use token_file.") from error
         if code or not printed.strip():
             fix = f"Run: keyring set {_KEYRING_SERVICE} {self.name}, or use token_file."
             raise TokenError(f"The keyring holds no {self.name!r}.", fix=fix)
-        return _bare(printed)
+        return _parse_token(printed)
 
 
 class ReadToken(Struct, frozen=True):

@@ -15,7 +15,7 @@ from app.api.errors import ApiError, NotFoundError
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import WRONG_ADDRESS, CommandFailedError, Exit, failed, of_api_error
-from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completed, options_of, reading
+from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completion_of, options_of, reading
 from app.cli.output import Bar, Rows
 from app.engine.text import closest, plural
 from app.engine.times import exact_ago, parse_period, rfc3339
@@ -51,7 +51,7 @@ FILTERS: Final = options_of(
         "statuses",
         multiple=True,
         metavar="STATUS",
-        shell_complete=completed("statuses"),
+        shell_complete=completion_of("statuses"),
         help="Repeatable; !failed means any other.",
     ),
     click.option(
@@ -61,7 +61,7 @@ FILTERS: Final = options_of(
         multiple=True,
         callback=reading(_label),
         metavar="REPO",
-        shell_complete=completed("repositories"),
+        shell_complete=completion_of("repositories"),
         help="owner/repo or gitlab:group/project; * matches anything, ! inverts.",
     ),
     click.option("--branch", "branches", multiple=True, metavar="BRANCH", help="* matches anything, ! inverts."),

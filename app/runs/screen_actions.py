@@ -134,7 +134,7 @@ class RunActions(BaseScreen):
             why = f"Nothing was sent: {len(active):,} runs to cancel, more than {cap}."
             self.session.notify(f"{why} Mark fewer, or raise send_cap in [console].", severity="warning")
         elif active:
-            waiting = await engine.follow_ups.waiting([run.run_id for run in active])
+            waiting = await engine.follow_ups.list_waiting([run.run_id for run in active])
             sheet = cancel_sheet(engine, active, len(runs) - len(active), waiting)
             sheet.mark = mark_of(engine)
             if (outcome := await self.app.push_screen_wait(sheet)) is not None:
@@ -212,7 +212,7 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
 
 async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: Sequence[str]) -> tuple[str, ...]:
     """Show the form that retries or continues these runs; return the ids that it was sent for."""
-    from app.actions.screen_batch import continued, known_of, retried
+    from app.actions.screen_batch import continue_batch, known_of, retry_batch
     from app.actions.screen_many import ManyForm
 
     session = screen.session
@@ -227,12 +227,12 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     if screen.app.screen is not screen:
         return ()
     if name == "retry":
-        task = retried(runs, known)
+        task = retry_batch(runs, known)
         platforms = {run.repository.platform for run in task.runs}
         if warning := warning_of(await engine.cache.health(), platforms, session.healthy_words):
             session.notify(safe_text(warning, limit=300), severity="warning", timeout=FIX_TOAST_S)
     else:
-        task = continued(runs, known, await engine.cache.final_statuses())
+        task = continue_batch(runs, known, await engine.cache.final_statuses())
     if not task.runs:
         session.notify(f"Nothing to {task.text.verb}: {task.left_out or 'no run is marked'}.", severity="warning")
         return ()

@@ -171,12 +171,12 @@ class Filling:
             is_new_try = window.left < window.end
             self.is_odd = self.is_odd or not is_new_try
             self._windows[:0] = [Window(window.start, window.left)] if is_new_try else []
-            self.backfill.came(self, stored, None)
+            self.backfill.count_page(self, stored, None)
             return
         coverage = None
         if page.next_token is None or (floor is not None and floor <= window.left):
             coverage = await self.reader.cache.extend_coverage(floor, window.left)
-        self.backfill.came(self, stored, coverage)
+        self.backfill.count_page(self, stored, coverage)
         if page.next_token is None:
             return
         window.token = page.next_token
@@ -370,7 +370,7 @@ class Backfill:
                     start = None if following is None else floor
                     coverage = await self._cache.extend_coverage(start, before - MICROSECOND)
                     await self._cache.store_place(start, following, order.total)
-                self.came(filling, stored, coverage)
+                self.count_page(filling, stored, coverage)
                 if not await filling.missing() or not filling.goes_on():
                     return True
         except (RefusedError, EndlessListError) as error:
@@ -387,7 +387,7 @@ class Backfill:
         try:
             async for stored in filling.reader.read():
                 await self._runs.claim(walk, stored)
-                self.came(filling, stored, await self._cache.coverage())
+                self.count_page(filling, stored, await self._cache.coverage())
                 # A walk cannot be continued within a known range, so the time for it does not matter.
                 if not await filling.missing() or filling.runs_left <= 0 or self._is_paused:
                     return True
@@ -396,7 +396,7 @@ class Backfill:
             raise
         return not walk.order.is_odd and before != await filling.missing()
 
-    def came(self, filling: Filling, stored: StoredPage, coverage: Coverage | None) -> None:
+    def count_page(self, filling: Filling, stored: StoredPage, coverage: Coverage | None) -> None:
         """Count the runs of a page, and announce the progress, with the coverage if it changed."""
         new = len(stored.changes.new)
         filling.runs += new

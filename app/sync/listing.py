@@ -114,8 +114,8 @@ class Listing(Struct, frozen=True):
             # The service calls a cancelled run failed, unless it has this status itself.
             status=None if only == CANCELLED else only,
             repository=repository,
-            since=_shifted(since, -SECOND),
-            until=_shifted(until, SECOND),
+            since=_shift(since, -SECOND),
+            until=_shift(until, SECOND),
         )
 
 
@@ -123,7 +123,7 @@ def _is_before(order: Order, since: datetime | None) -> bool:
     return since is not None and order.floor is not None and order.floor < since
 
 
-def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:
+def _shift(moment: datetime | None, by: timedelta) -> datetime | None:
     try:
         return None if moment is None else moment + by
     except OverflowError:

@@ -77,18 +77,18 @@ class Cadence:
     def __post_init__(self) -> None:
         self.interval_s = self.base_s
 
-    def succeeded(self, now_s: float) -> None:
+    def record_success(self, now_s: float) -> None:
         self.interval_s = max(self.base_s, self.interval_s / 2)
         self.rationed_s = RECOVERY_FACTOR * self.rationed_s if RECOVERY_FACTOR * self.rationed_s > self.base_s else 0.0
         self.due_at_s = now_s + max(self.interval_s, self.rationed_s * (0.8 + 0.4 * self.draw()))
 
-    def failed(self, now_s: float) -> None:
+    def record_failure(self, now_s: float) -> None:
         """Double the interval, up to the ceiling; the wait is random, from the base to the interval."""
         self.interval_s = min(max(MAX_S, self.base_s), self.interval_s * 2)
         longest_s = max(self.interval_s, self.rationed_s)
         self.due_at_s = now_s + self.base_s + self.draw() * (longest_s - self.base_s)
 
-    def refused(self, now_s: float, wait_s: float) -> None:
+    def record_refusal(self, now_s: float, wait_s: float) -> None:
         self.rationed_s = min(max(SLOWEST_S, self.base_s), 4 * max(self.rationed_s, self.base_s))
         self.due_at_s = now_s + wait_s + self.rationed_s * (0.5 + self.draw())
 
@@ -148,7 +148,7 @@ class Polling:
             self.schedule.add(sync.subject, partial(self._poll, sync))
         self.schedule.add("orphans", self._adopt_orphans)
         for name, work in self.chores.items():
-            self.schedule.add(name, partial(self._alone, work))
+            self.schedule.add(name, partial(self._work_as_poller, work))
         self._listening = asyncio.create_task(self._listen(), name="listening")
 
     def poll_soon(self, *subjects: Subject) -> None:
@@ -184,10 +184,10 @@ class Polling:
             await sync.refresh()
         except RateLimitedError as error:
             # A rate limit does not count as a failure of the service.
-            cadence.refused(time.monotonic(), error.retry_after_s or 0.0)
+            cadence.record_refusal(time.monotonic(), error.retry_after_s or 0.0)
         except ApiError as error:
             # The refresh recorded and announced it; only the pace changes here.
-            cadence.failed(time.monotonic())
+            cadence.record_failure(time.monotonic())
             if subject == "runs" and isinstance(error, CANNOT_POLL):
                 await self._release(stand_aside_s=STAND_ASIDE_S)
         except StorageError:
@@ -198,7 +198,7 @@ class Polling:
             await sync.record(InternalError(why))
             raise
         else:
-            cadence.succeeded(time.monotonic())
+            cadence.record_success(time.monotonic())
         if subject == "runs" and await self.next_poll() is not None:
             self.runs.announce(PollDelayed())
         return cadence.wait_s(time.monotonic())
@@ -232,7 +232,7 @@ class Polling:
                 cadence.due_at_s = 0.0
                 self.schedule.run_now(subject)
 
-    async def _alone(self, work: JobWork) -> float:
+    async def _work_as_poller(self, work: JobWork) -> float:
         await self._hold_lease()
         return await work() if self.is_poller else STANDBY_S
 

@@ -85,10 +85,10 @@ class RunReader(Struct, frozen=True):
             is_empty = not page.runs and not page.dropped
             created = [run.created_at for run in page.runs if run.created_at is not None]
             news_from = max(created, default=datetime.min.replace(tzinfo=UTC) if is_empty else None)
-        cancelled = await self._cancelled(page.runs)
+        cancelled = await self._find_cancelled(page.runs)
         return StoredPage(page, await self.store(page.runs, cancelled, asked_at, news_from=news_from))
 
-    async def _cancelled(self, runs: Sequence[Run]) -> Collection[str]:
+    async def _find_cancelled(self, runs: Sequence[Run]) -> Collection[str]:
         """Check for cancellations before storing a failure, so that a cancelled run is never reported as failed."""
         failed = {run.run_id: run.updated_at for run in runs if run.status == "failed"}
         if self.failure_facts is None or not failed:

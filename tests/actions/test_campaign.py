@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from app.actions.actions import Actions
-from app.actions.command_writes import exit_of, sent_once, settled, unsent_document, write_document
+from app.actions.command_writes import exit_of, finish_send, send_once, unsent_document, write_document
 from app.api.client import Client
 from app.api.requests import StartRun
 from app.profiles.token import Token
@@ -342,7 +342,7 @@ class Storm:
         """Send one write, perhaps interrupt it, and report it as the command line does."""
         desk = self.rng.choice(self.desks)
         request = StartRun(mark, API)
-        sending = asyncio.create_task(sent_once(settled(desk.submit(request, key=mark)), request, mark))
+        sending = asyncio.create_task(send_once(finish_send(desk.submit(request, key=mark)), request, mark))
         if self.rng.random() < 0.1:
             asyncio.get_running_loop().call_later(self.rng.uniform(0, 0.2), sending.cancel)
         document: dict[str, Any] = unsent_document("run.start")

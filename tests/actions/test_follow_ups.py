@@ -60,7 +60,7 @@ async def looked(engine: Engine, times: int = 2) -> None:
 async def test_a_continuation_is_dropped_when_its_run_is_cancelled(peer: Lab, engine: Engine, by: str) -> None:
     """A cancelled run's continuation is not sent, since it would restart the run; the journal gives the reason."""
     waiting = await engine.follow_ups.wait(GO_ON)
-    assert await engine.follow_ups.waiting(["run_1", "run_2"]) == (waiting,)
+    assert await engine.follow_ups.list_waiting(["run_1", "run_2"]) == (waiting,)
     if by == "me":
         accepted = Respond(202, {"run_id": "run_1", "status": "failed"})
         peer.otherwise = lambda request: accepted if request.path.endswith("/cancel") else peer.answer(request)
@@ -69,7 +69,7 @@ async def test_a_continuation_is_dropped_when_its_run_is_cancelled(peer: Lab, en
     await looked(engine)
 
     assert await became(engine, waiting) == ("expired", "the run was cancelled")
-    assert await engine.follow_ups.waiting(["run_1"]) == ()
+    assert await engine.follow_ups.list_waiting(["run_1"]) == ()
     assert not any(json.loads(body or "{}").get("instructions") for body in peer.posts)
 
 
@@ -81,7 +81,7 @@ async def test_a_continuation_is_sent_once_after_the_run_ends(peer: Lab, tmp_pat
         waiting = await engine.follow_ups.wait(GO_ON)
         await looked(engine)
         assert peer.posts == []
-        assert await engine.follow_ups.unsent() == (waiting,)
+        assert await engine.follow_ups.list_unsent() == (waiting,)
     async with desk.engine() as one, desk.engine() as other:
         peer.put("run_1", "completed", created=peer.now)
         await one.refresh()
@@ -107,12 +107,12 @@ async def test_the_same_continuation_waits_once(peer: Lab, tmp_path: Path) -> No
     async with desk.engine() as one, desk.engine() as other:
         asked = await asyncio.gather(*(engine.follow_ups.wait(GO_ON) for engine in (one, other) * 4))
         beside = await other.follow_ups.wait(replace(GO_ON, instructions="Add tests."))
-        waiting = await one.follow_ups.waiting(["run_1"])
+        waiting = await one.follow_ups.list_waiting(["run_1"])
         await one.follow_ups.cancel(asked[0].decision_id)
         later = await other.follow_ups.wait(GO_ON)
 
         assert waiting == (asked[0], beside)
-        assert await one.follow_ups.waiting(["run_1"]) == (beside, later)
+        assert await one.follow_ups.list_waiting(["run_1"]) == (beside, later)
     assert asked == [asked[0]] * 8
 
 
@@ -182,7 +182,7 @@ async def test_an_invalid_continuation_is_refused_at_once(engine: Engine) -> Non
         with pytest.raises(refusal):
             await follow_ups.wait(request)
 
-    assert await engine.follow_ups.unsent() == ()
+    assert await engine.follow_ups.list_unsent() == ()
 
 
 async def test_a_cancelled_continuation_is_not_sent(engine: Engine, peer: Lab) -> None:

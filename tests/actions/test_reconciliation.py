@@ -89,7 +89,7 @@ async def proposed(engine: Engine, action: Action) -> list[str]:
     """Reconnect and poll; return the candidates' ids, none of which is certain."""
     assert await engine.refresh() is None
     await engine.reconciliation.work()
-    found = await engine.reconciliation.cached(action)
+    found = await engine.reconciliation.cached_proposal(action)
     assert not found.is_certain
     return [candidate.run.run_id for candidate in found.candidates]
 
@@ -130,7 +130,7 @@ async def test_the_poller_announces_candidates_once_the_link_is_back(peer: Lab, 
         engine.events.subscribe(announced.append)
         engine.start_polling()
         await until(lambda: ActionChanged(action.action_id) in announced, "the action is announced")
-        found = await engine.reconciliation.cached(action)
+        found = await engine.reconciliation.cached_proposal(action)
         held = await engine.ledger.action(action.action_id)
 
     assert [candidate.run.run_id for candidate in found.candidates] == [made]

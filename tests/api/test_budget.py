@@ -211,11 +211,11 @@ def test_failures_slow_polling_and_success_restores_it_in_steps() -> None:
     """A failure doubles the wait up to a limit."""
     for draw, wait_s in ((0.0, 10.0), (0.5, 15.0)):
         spread = Cadence(10.0, draw=lambda draw=draw: draw)
-        spread.failed(0.0)
+        spread.record_failure(0.0)
         assert spread.wait_s(0.0) == wait_s, "consoles that failed together do not come back together"
     cadence = Cadence(10.0, draw=lambda: 1.0)
     waits = [cadence.wait_s(0.0)]
-    for happened in (*[cadence.failed] * 3, *[cadence.succeeded] * 5, *[cadence.failed] * 8):
+    for happened in (*[cadence.record_failure] * 3, *[cadence.record_success] * 5, *[cadence.record_failure] * 8):
         happened(0.0)
         waits.append(cadence.wait_s(0.0))
     cadence.due_at_s = 0.0

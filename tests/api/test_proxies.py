@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from app.api.client import Client
 from app.api.errors import ApiError, NotSendableError, UnreachableError
 from app.api.network import Network, as_proxy, is_exempt, send_heartbeat
-from app.notify.channels import relayed
+from app.notify.channels import relay
 from app.profiles import NotifyRoute
 from app.profiles.token import Token
 from app.results.git import Git, GitError
@@ -140,7 +140,7 @@ async def reached(network: Network, folder: Path) -> list[str]:
     with pytest.raises(GitError) as of_git:
         await Git(network=network).fetch(folder, "ls-remote", SERVICE.replace("/v1", "/git"))
     network = replace(network, env={**network.env, "URLS": SERVICE.replace("https", "jsons")})
-    of_route = await relayed(NotifyRoute("r", urls_env="URLS"), "title", "body", "error", network)
+    of_route = await relay(NotifyRoute("r", urls_env="URLS"), "title", "body", "error", network)
     heartbeat = await send_heartbeat(SERVICE.replace("https", "HTTPS"), network)
     return [str(of_git.value), of_route or "", heartbeat or ""]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun
-from app.automations.acting import in_words, shown
+from app.automations.acting import describe_request, request_text
 from app.automations.bot import Bot
 from app.profiles import Settings, load
 from storage.records import Repository, Run, RunDetail, RunSummary
@@ -233,13 +233,13 @@ def test_a_waiting_request_is_summarized_in_a_line() -> None:
     facts = {"run.id": "run_1", "run.repository": "acme/api", "run.branch": "main"}
     plain, about = Occurrence("x", at), Occurrence("x", at, facts=facts)
     start = StartRun("\n Fix it.\nAll.", Repository.parse("gitlab:a/b"), "fix/x")
-    again, cancel = shown(ContinueRun("run_1", "Go.", repository)), shown(CancelRun("run_1"))
+    again, cancel = request_text(ContinueRun("run_1", "Go.", repository)), request_text(CancelRun("run_1"))
     for occurrence, detail, kept, words in (
-        (plain, None, shown(start), "gitlab:a/b fix/x: start a run: Fix it."),
-        (plain, None, shown(StartAgent("night owl", "a/b")), "a/b: start the agent night owl"),
+        (plain, None, request_text(start), "gitlab:a/b fix/x: start a run: Fix it."),
+        (plain, None, request_text(StartAgent("night owl", "a/b")), "a/b: start the agent night owl"),
         (plain, None, cancel, "run_1: cancel"),
         (plain, None, '{"path": "/external/runs", "body": {"instructions": 7}}', ""),
         (plain, None, None, ""),
         (about, held, again, "acme/api fix/login: continue “Log in”: Go."),
     ):
-        assert in_words(Decision(1, "r", occurrence, at, "waiting", "", request_json=kept), detail) == words
+        assert describe_request(Decision(1, "r", occurrence, at, "waiting", "", request_json=kept), detail) == words

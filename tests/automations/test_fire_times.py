@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from app.automations.fire_times import check_schedule, fire_times, upcoming
-from app.automations.occurrences import LOOK_BACK, due
+from app.automations.occurrences import LOOK_BACK, due_times
 from app.automations.rule import DoNotify, OnInterval, OnSchedule, QuietHours, Rule, is_quiet
 from app.engine.times import local_moment
 from service import rules as service_times
@@ -121,7 +121,7 @@ def test_each_time_is_decided_on_once_however_the_clock_jumps(seed: int) -> None
     for _ in range(12):
         now = max(since, now + dice.choice([timedelta(hours=hours) for hours in (0.2, 0.2, 5, 24, -3)]))
         last = max((at for at in decided if at <= now), default=None)
-        come = due(rule, since, last, now)
+        come = due_times(rule, since, last, now)
         passed = [at for at in times if max(last or since, now - max(LOOK_BACK, rule.catch_up)) < at <= now]
 
         assert come == passed

@@ -44,8 +44,8 @@ def test_each_table_is_found_as_it_is_written(file: Path) -> None:
     tables = read_tables(file)
 
     assert tables.names == ("first", "second")
-    assert tables.written("first") == f"{FIRST}\n# About the second.\n"
-    assert tables.written("second") == f"{SECOND}# The end of it.\n"
+    assert tables.table_text("first") == f"{FIRST}\n# About the second.\n"
+    assert tables.table_text("second") == f"{SECOND}# The end of it.\n"
 
 
 @pytest.mark.parametrize(("name", "ending"), [("first", "\r\n"), ("second", "\n"), (None, "\r\n")])
@@ -99,7 +99,7 @@ def test_a_file_that_changed_is_not_overwritten(file: Path) -> None:
     assert file.read_text("utf-8") == f"{FILE}# more\n"
     file.write_text('automations = [{ name = "a", on = { every = "1h" }, do = { notify = "default" } }]', "utf-8")
     with pytest.raises(ConfigError, match="Edit the file itself"):
-        read_tables(file).written("a")
+        read_tables(file).table_text("a")
 
 
 def test_a_mistake_names_its_line_and_its_fix() -> None:

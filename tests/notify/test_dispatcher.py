@@ -16,9 +16,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.api.network import Network
-from app.automations.acting import alert
+from app.automations.acting import make_alert
 from app.automations.rule import DoNotify
-from app.notify.channels import relayed, rendered, send
+from app.notify.channels import relay, render, send
 from app.notify.dispatcher import BACKOFF, Dispatcher
 from app.notify.plan import routes_of
 from app.profiles import NotifyRoute, NotifySettings
@@ -223,7 +223,7 @@ async def enter_rule(world: World, dispatcher: Dispatcher, *platforms: str) -> N
             facts = {"host.platform": incident.platform, "host.status": incident.word}
             occurrence = Occurrence(f"health:{incident.platform}:{incident.start.isoformat()}:bad", incident.start)
             decision = Decision(1, "outage", occurrence, world.now, "acting", "")
-            await world.state.enter_alerts([alert(DoNotify("oncall"), decision, facts, "acme")], world.now)
+            await world.state.enter_alerts([make_alert(DoNotify("oncall"), decision, facts, "acme")], world.now)
 
 
 async def test_a_reminder_waits_for_the_message_before(world: World) -> None:
@@ -408,7 +408,7 @@ async def test_every_sink_gets_text_without_foreign_markup(server: Server, tmp_p
     for body in (*sent.values(), json.loads(sent["hooks"])["text"], form):
         assert_harmless(body.replace("\\u", ""))
     for markup in get_args(Markup):
-        assert_harmless(rendered(DELIVERY, NotifyRoute("oncall", markup=markup), "acme", markup)[1])
+        assert_harmless(render(DELIVERY, NotifyRoute("oncall", markup=markup), "acme", markup)[1])
 
 
 async def test_a_redirected_delivery_fails_without_naming_the_address(server: Server, tmp_path: Path) -> None:
@@ -427,7 +427,7 @@ async def test_a_program_that_dies_silently_is_a_failure(tmp_path: Path) -> None
     (tmp_path / "apprise.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGKILL)\n", "utf-8")
     network = Network(env={**os.environ, "PYTHONPATH": str(tmp_path)})
 
-    trouble = await relayed(route(tmp_path, "json://127.0.0.1:9/"), "title", "body", "information", network)
+    trouble = await relay(route(tmp_path, "json://127.0.0.1:9/"), "title", "body", "information", network)
 
     assert present(trouble).startswith("Route oncall: the program that sends it ended (status -9): ")
 

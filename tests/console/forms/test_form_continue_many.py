@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.actions.screen_batch import Known, continued, known_of, retried
+from app.actions.screen_batch import Known, continue_batch, known_of, retry_batch
 from app.actions.screen_many import ManyForm
 from app.api.requests import StartRun
 from app.engine.engine import Engine
@@ -26,7 +26,7 @@ async def known(engine: Engine, runs: list[Run]) -> Known:
 
 def continuing(engine: Engine, *numbers: int, cap: int = 25) -> ManyForm:
     """The form that continues these runs."""
-    return ManyForm(engine, continued(some_runs(*numbers), {}, FINAL_STATUSES), cap=cap)
+    return ManyForm(engine, continue_batch(some_runs(*numbers), {}, FINAL_STATUSES), cap=cap)
 
 
 def goes_on(number: int) -> Respond:
@@ -44,7 +44,7 @@ async def test_every_marked_run_is_continued_in_batches(opened: Opened, engine: 
     """The preview names all runs; each gets its own POST and action, and an active run is left out."""
     post.next(goes_on(1), goes_on(2), goes_on(3))
     runs = [*some_runs(1, 2, 3), a_run(4, "agent/4", "working")]
-    many = ManyForm(engine, continued(runs, {}, FINAL_STATUSES), cap=2)
+    many = ManyForm(engine, continue_batch(runs, {}, FINAL_STATUSES), cap=2)
     async with opened(lambda _: many, size=TALL) as form:
         assert "3 on 1 repository" in form.text
         assert "1 run still active" in form.text
@@ -113,7 +113,7 @@ async def test_placeholders_are_replaced_for_each_run(opened: Opened, engine: En
     """The preview shows the first run's values. If a run lacks one, the form names it and sends nothing."""
     await started(engine, post, "Fix one.", "Fix two.")
     forms = [
-        ManyForm(engine, continued(runs, await known(engine, runs), FINAL_STATUSES), cap=25)
+        ManyForm(engine, continue_batch(runs, await known(engine, runs), FINAL_STATUSES), cap=25)
         for runs in (some_runs(1, 2), some_runs(1, 3))
     ]
     post.next(goes_on(1), goes_on(2))
@@ -140,7 +140,7 @@ async def test_after_a_failed_read_the_service_is_not_asked_again(engine: Engine
     await started(engine, post, "Fix one.")
     post.turns = {f"run_{number}": Respond(429, headers={"Retry-After": "60"}) for number in range(2, 40)}
     runs = some_runs(*range(1, 40))
-    task = retried(runs, await known(engine, runs))
+    task = retry_batch(runs, await known(engine, runs))
 
     asked = [request for request in post.server.requests if "/external/runs/run_" in request.path]
     assert [run.run_id for run in task.runs] == ["run_1"]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.actions.screen_fields import EditorError, edit, faithful, read_pairs, written_pairs
+from app.actions.screen_fields import EditorError, edit, editable_text, format_pairs, read_pairs
 from app.engine.text import json_or_text
 
 
@@ -48,14 +48,14 @@ def test_sent_pairs_are_written_so_that_they_are_read_again() -> None:
     """Text that looks like another type, or that a field cannot show, is quoted."""
     values = {"a": "3", "b": 3, "c": "x\x1b\ny", "d": " e", "f": "", "g": {"h": [None]}}
 
-    assert read_pairs("inputs", written_pairs(values)) == (values, ())
+    assert read_pairs("inputs", format_pairs(values)) == (values, ())
 
 
 def test_what_cannot_be_shown_is_not_prefilled() -> None:
     """A field is not prefilled if it would show something other than what is sent."""
     hostile = ("a\x1b[2Jb", "a\nb", "a\tb", "\u202eevil", "z\u0301\u0301\u0301\u0301\u0301\u0301")
 
-    assert [faithful(text) for text in (*hostile, "feature/例え-ü")] == [*[""] * 5, "feature/例え-ü"]
+    assert [editable_text(text) for text in (*hostile, "feature/例え-ü")] == [*[""] * 5, "feature/例え-ü"]
 
 
 def script(folder: Path, body: str) -> Path:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from textual.widgets import Input
 
-from app.actions.screen_batch import continued
+from app.actions.screen_batch import continue_batch
 from app.actions.screen_many import ManyForm
 from app.actions.screen_writes import ContinueRunForm, NewRunForm, OrganizationForm
 from app.engine.engine import Engine
@@ -79,7 +79,7 @@ async def test_a_service_that_is_down_leaves_it_unsent(opened: Opened, engine: E
     "make",
     [
         pytest.param(lambda engine: NewRunForm(engine, "acme/web"), id="one"),
-        pytest.param(lambda engine: ManyForm(engine, continued([FLAKY], {}, FINAL_STATUSES), cap=2), id="many"),
+        pytest.param(lambda engine: ManyForm(engine, continue_batch([FLAKY], {}, FINAL_STATUSES), cap=2), id="many"),
     ],
 )
 async def test_a_ledger_that_loses_the_action_leaves_no_form_sending(

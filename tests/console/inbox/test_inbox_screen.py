@@ -194,7 +194,7 @@ async def test_two_consoles_share_one_inbox(staged: Staged) -> None:
             assert keys(scene) == before
 
             await scene.press("home")
-            await theirs.done((await theirs.items())[:1])
+            await theirs.mark_done((await theirs.items())[:1])
         await scene.ring(StateChangedElsewhere())
         assert here(scene) == before[1]
 
@@ -221,9 +221,9 @@ async def test_failures_are_grouped_by_cause(staged: Staged, board: Lab) -> None
 
         box, before = Inbox.of(scene.engine), (await state_of(scene).marks())["failed:acme/web"]
         ours = [item for item in await box.items() if item.key.startswith("failed:acme/web")]
-        await box.done(ours[:1])
+        await box.mark_done(ours[:1])
         assert (await state_of(scene).marks())["failed:acme/web"] == before
-        await box.done(ours[1:])
+        await box.mark_done(ours[1:])
         # The repository has no other item, so its notifications are acknowledged as well.
         assert (await state_of(scene).marks())["failed:acme/web"] != before
 
