@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ from app.results.service import ServiceExtension
 from app.sync.listing import Listing
 from app.sync.runs import RunSync
 from storage.errors import LedgerRefusedError
-from storage.records import CANCELLED, UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunFilter
+from storage.records import CANCELLED, UNUSED_STATES, WRITE_KINDS, Action, ActionFilter, RunDetail, RunFilter
 
 LISTED: Final = frozenset({"organization.create", *(name for name, kind in WRITE_KINDS.items() if kind.is_listed)})
 """Kinds of writes whose results a service may list: runs, and invitations to organizations."""
@@ -84,7 +84,27 @@ class Reconciliation:
         ]
         turn = None if subject is None else send.continuation_candidate(subject, continued_at)
         branch = send.request.branch_name or (subject.run.branch_name if subject is not None else None) or None
-        # The cached runs around the send, and those whose times cannot be read.
+        around = await self._runs_around(send, branch)
+        # A run older than one seen before the send is older than the send, whatever the service's clock shows.
+        seen = (detail.run.created_at for detail in around if detail.first_seen_at < send.sent_at - LIST_LEAD)
+        oldest = max(filter(None, seen), default=None)
+        fitting = [
+            candidate
+            for candidate in (send.start_candidate(detail, branch) for detail in around)
+            if candidate is not None
+            and (not oldest or not candidate.run.created_at or candidate.run.created_at >= oldest - PRECISION)
+        ]
+        taken = await self._taken_run_ids(action, fitting)
+        candidates = [*filter(None, [turn]), *(candidate for candidate in fitting if candidate.run.run_id not in taken)]
+        # Whether the cache holds every run that the send may have created.
+        coverage = await cache.coverage()
+        is_whole = coverage.is_current(send.ended_at) and not send.search_window().gaps_in(coverage)
+        is_whole &= not action.subject or (subject is not None and subject.last_seen_at > send.ended_at)
+        return Proposal(tuple(sorted(candidates, key=send.unlikeliness)[:MAX_CANDIDATES]), is_whole)
+
+    async def _runs_around(self, send: Send, branch: str | None) -> list[RunDetail]:
+        """The cached runs around the send; if there are none, those whose times cannot be read."""
+        cache = self.runs.cache
         window = send.search_window()
         label = send.request.repository.label
         labels = [name for name in await cache.repositories() if name.casefold() == label.casefold()]
@@ -96,29 +116,17 @@ class Reconciliation:
         runs = await cache.runs(replace(condition, since=window.since, until=window.until), MAX_NEAR)
         runs = runs or tuple(run for run in await cache.runs(condition, MAX_NEAR) if run.created_at is None)
         details = await cache.details([run.run_id for run in runs])
-        around = [details[run.run_id] for run in runs if run.run_id in details]
-        # A run older than one seen before the send is older than the send, whatever the service's clock shows.
-        seen = (detail.run.created_at for detail in around if detail.first_seen_at < send.sent_at - LIST_LEAD)
-        oldest = max(filter(None, seen), default=None)
-        fitting = [
-            candidate
-            for candidate in (send.start_candidate(detail, branch) for detail in around)
-            if candidate is not None
-            and (not oldest or not candidate.run.created_at or candidate.run.created_at >= oldest - PRECISION)
-        ]
-        # Not those made by another of our actions, nor the continued one.
+        return [details[run.run_id] for run in runs if run.run_id in details]
+
+    async def _taken_run_ids(self, action: Action, fitting: Sequence[Candidate]) -> set[str | None]:
+        """The runs that another of our actions made, and the one that this action continued."""
+        ledger = self.actions.ledger
         others: list[Action] = []
         if fitting:
-            others += await self.actions.ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=MAX_STARTS)
+            others += await ledger.actions(ActionFilter(["agent.start"], ["confirmed"]), limit=MAX_STARTS)
         for candidate in fitting:
-            others += await self.actions.ledger.for_run(candidate.run.run_id)
-        taken = {action.subject, *(other.result_id for other in others if other.action_id != action.action_id)}
-        candidates = [*filter(None, [turn]), *(candidate for candidate in fitting if candidate.run.run_id not in taken)]
-        # Whether the cache holds every run that the send may have created.
-        coverage = await cache.coverage()
-        is_whole = coverage.is_current(send.ended_at) and not window.gaps_in(coverage)
-        is_whole &= not action.subject or (subject is not None and subject.last_seen_at > send.ended_at)
-        return Proposal(tuple(sorted(candidates, key=send.unlikeliness)[:MAX_CANDIDATES]), is_whole)
+            others += await ledger.for_run(candidate.run.run_id)
+        return {action.subject, *(other.result_id for other in others if other.action_id != action.action_id)}
 
     async def ask(self, action: Action) -> Proposal:
         """The possible results, after reading the runs around the send from the service (spec 4.2).

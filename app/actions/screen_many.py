@@ -300,40 +300,42 @@ def cancel_sheet(engine: Engine, runs: Sequence[Run], ended: int = 0, waiting: S
     facts.append(f"{'Its agent stops' if is_one else 'Their agents stop'} and nothing of this turn is pushed.")
     words = map(waiting_words, waiting[:_NAMED])
     facts += [f"A continuation waits for its end: “{text}”. It is dropped, too." for text in words]
-
-    async def cancel() -> str:
-        sender = BatchSender(partial(submit_and_settle, engine.actions, patience_s=LOOK_S))
-        results = list[BatchResult]()
-        problem = ""
-        try:
-            for run in runs:
-                if sender.may_send:
-                    results.append(await sender.send(CancelRun(run.run_id)))
-        except StorageError as error:
-            problem = str(error)
-        done = sum(result.is_done for result in results)
-        unknown = bool(results) and results[-1].outcome == "unknown"
-        refused = [
-            (sent.reason or "It had no effect.") if is_one else f"{run.run_id}: {sent.reason or 'no effect'}"
-            for run, sent in zip(runs, results, strict=False)
-            if not sent.is_done and sent.outcome != "unknown"
-        ]
-        if problem:
-            refused.append(problem)
-        if left := len(runs) - len(results):
-            refused.append(f"{plural(left, 'run')} {'was' if left == 1 else 'were'} not tried.")
-        if refused and not done and not unknown:
-            raise ActionRefusedError(" ".join(refused))
-        sentences = []
-        if done:
-            some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
-            sentences.append("The run was cancelled." if is_one else f"{some} were cancelled.")
-        if unknown:
-            which = "the run" if is_one else runs[len(results) - 1].run_id
-            sentences.append(f"Whether {which} was cancelled is unknown: check, and cancel again if still active.")
-        return " ".join((*sentences, *refused))
-
     title = "Cancel the run" if is_one else f"Cancel {plural(len(runs), 'run')}"
     lines = [Content(safe_text(fact)) for fact in facts]
     leaving = "Keep it" if is_one else "Keep them"
-    return ConfirmSheet(title, lines, cancel, verb=title, leaving=leaving)
+    return ConfirmSheet(title, lines, partial(cancel_runs, engine, runs), verb=title, leaving=leaving)
+
+
+async def cancel_runs(engine: Engine, runs: Sequence[Run]) -> str:
+    """Cancel the runs one after the other, and return what happened; raises `ActionRefusedError` if nothing did."""
+    is_one = len(runs) == 1
+    sender = BatchSender(partial(submit_and_settle, engine.actions, patience_s=LOOK_S))
+    results = list[BatchResult]()
+    problem = ""
+    try:
+        for run in runs:
+            if sender.may_send:
+                results.append(await sender.send(CancelRun(run.run_id)))
+    except StorageError as error:
+        problem = str(error)
+    done = sum(result.is_done for result in results)
+    unknown = bool(results) and results[-1].outcome == "unknown"
+    refused = [
+        (sent.reason or "It had no effect.") if is_one else f"{run.run_id}: {sent.reason or 'no effect'}"
+        for run, sent in zip(runs, results, strict=False)
+        if not sent.is_done and sent.outcome != "unknown"
+    ]
+    if problem:
+        refused.append(problem)
+    if left := len(runs) - len(results):
+        refused.append(f"{plural(left, 'run')} {'was' if left == 1 else 'were'} not tried.")
+    if refused and not done and not unknown:
+        raise ActionRefusedError(" ".join(refused))
+    sentences = list[str]()
+    if done:
+        some = plural(done, "run") if done == len(runs) else f"{done} of {len(runs)} runs"
+        sentences.append("The run was cancelled." if is_one else f"{some} were cancelled.")
+    if unknown:
+        which = "the run" if is_one else runs[len(results) - 1].run_id
+        sentences.append(f"Whether {which} was cancelled is unknown: check, and cancel again if still active.")
+    return " ".join((*sentences, *refused))

@@ -1,6 +1,7 @@
 """The console's first screen as text, for output that is not a terminal."""
 
-from datetime import timedelta
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Final
 
 from app.cli.exits import Exit, of_api_error
@@ -12,7 +13,7 @@ from app.health.facts import level as level_of
 from app.health.facts import unobserved_since
 from app.profiles import Profile, Settings
 from app.runs.command_rows import COLUMNS, views
-from storage.records import RunFilter, link_of
+from storage.records import LinkState, PlatformHealth, RunFilter, link_of
 
 _MAX_RUNS: Final = 20
 _DAY: Final = timedelta(days=1)
@@ -40,39 +41,51 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     figures = await cache.figures(now + engine.budget.clock_ahead - _DAY)
     working, queued = (figures.runs.get(status, 0) for status in ("working", "queued"))
     shown = await views(engine, runs)
-    links = figures.links
-    answered = {link.subject for link in links if link.last_ok_at}
-    link = link_of(links, "runs")
-    freshness = "not synced yet"
+    link = link_of(figures.links, "runs")
+    hosts = list(_host_lines(figures.links, figures.health, engine.settings.console.health_ok, now))
+    if not hosts:
+        health = link_of(figures.links, "health")
+        was_answered = health is not None and health.last_ok_at is not None
+        hosts = ["no code host is connected" if was_answered else "code hosts: not seen yet"]
+    head = [
+        f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
+        _freshness(link, now),
+        f"{working} working  {queued} queued  {figures.failed_lately} failed/24h",
+        *hosts,
+    ]
+    if link is not None and link.dropped:
+        head.append(f"{link.dropped} entries of the list have no usable run id")
+    head.append("")
+    if not shown and link is not None and link.last_ok_at is not None:
+        return [*head, "No runs yet. Start one: runwarden runs start -R owner/repo INSTRUCTIONS"]
+    if not shown:
+        return [*head, "No runs yet."]
+    table = Table(COLUMNS, width).lines(shown)
+    rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
+    return [*head, *table, *rest]
+
+
+def _freshness(link: LinkState | None, now: datetime) -> str:
     if link is not None and link.is_failing:
         seen = f"last seen {exact_ago(link.last_ok_at, now)}" if link.last_ok_at else "never seen"
-        freshness = f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
-    elif link is not None and link.last_ok_at is not None:
-        freshness = f"live  {rfc3339(link.last_ok_at)}"
+        return f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
+    if link is not None and link.last_ok_at is not None:
+        return f"live  {rfc3339(link.last_ok_at)}"
+    return "not synced yet"
+
+
+def _host_lines(
+    links: Sequence[LinkState], hosts: Iterable[PlatformHealth], healthy_words: Collection[str], now: datetime
+) -> Iterator[str]:
+    """One line for each connected host, and one before them if their health cannot be read."""
     is_read = not any(state.subject == "health" and state.is_failing for state in links)
-    unobserved = unobserved_since(links, now)
-    hosts = [f"code hosts unobserved since {rfc3339(unobserved)}"] if unobserved else []
-    for host in figures.health:
+    if unobserved := unobserved_since(links, now):
+        yield f"code hosts unobserved since {rfc3339(unobserved)}"
+    for host in hosts:
         if host.connected:
             place = " ".join(part for part in (host.host, host.group) if part)
             seen = f"when last seen, {exact_ago(host.checked_at, now)}"
             since = f"since {exact_ago(host.since, now)}" if is_read else seen
-            level = LEVELS[level_of(host.status, engine.settings.console.health_ok)]
+            level = LEVELS[level_of(host.status, healthy_words)]
             parts = (f"{host.platform} {host.status} {since}", place, level.name.lower() if level and is_read else "")
-            hosts.append("  ".join(filter(None, parts)))
-    if not hosts:
-        hosts = ["no code host is connected" if "health" in answered else "code hosts: not seen yet"]
-    head = [
-        f"runwarden  {engine.profile.name}  {engine.profile.base_url}",
-        freshness,
-        f"{working} working  {queued} queued  {figures.failed_lately} failed/24h",
-        *hosts,
-        *([f"{link.dropped} entries of the list have no usable run id"] if link is not None and link.dropped else []),
-        "",
-    ]
-    if not shown:
-        start_one = " Start one: runwarden runs start -R owner/repo INSTRUCTIONS" if "runs" in answered else ""
-        return [*head, f"No runs yet.{start_one}"]
-    table = Table(COLUMNS, width).lines(shown)
-    rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
-    return [*head, *table, *rest]
+            yield "  ".join(filter(None, parts))

@@ -274,8 +274,8 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     )
 
 
-AT_MOST_EVERY: Final = timedelta(seconds=2)
-AT_LEAST_EVERY: Final = timedelta(minutes=1)
+MIN_INTERVAL: Final = timedelta(seconds=2)
+MAX_INTERVAL: Final = timedelta(minutes=1)
 """The end of a snooze and a silent bot cause no event."""
 
 
@@ -316,7 +316,7 @@ class InboxFeed:
 
     def tick(self, now: datetime) -> None:
         """Read the items again each minute, and soon after a failed run arrived: a backfill brings many of them."""
-        every = AT_LEAST_EVERY if self._vitals.now.failed == self._failed else AT_MOST_EVERY
+        every = MAX_INTERVAL if self._vitals.now.failed == self._failed else MIN_INTERVAL
         if self._read_at is not None and now - self._read_at >= every:
             self.ask()
 

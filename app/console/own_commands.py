@@ -134,4 +134,4 @@ async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:
     elif code is None:
         session.notify(f"✗ {name} timed out; terminal = true removes the limit", severity="error")
     else:
-        session.notify(f"✗ {name} ended with {code}{output}", severity="error")
+        session.notify(f"✗ {name} exited with status {code}{output}", severity="error")

@@ -91,33 +91,12 @@ def state_alerts(
     """`host_routes` get the alert that the hosts are unobserved, instead of those that `[notify] on` asks for."""
     hold = timedelta(seconds=notify.hold_s)
     states = list[Alert]()
-    for run in stuck if "stuck" in notify.on else ():
-        for_s = (run.last_seen_at - run.active_since).total_seconds()
-        usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
-        title = f"Run stuck: {run.repository}, {run.status} for {span(for_s)}"
-        body = f"{usual} · {run.run_id} · {profile}"
-        group = f"stuck:{run.run_id}"
-        at = run.active_since
-        about = {"run_id": run.run_id, "repository": run.repository, "status": run.status}
-        states.append(own_alert(f"{group}:{at.isoformat()}", group, "warning", title, body, at, about, is_lasting=True))
+    if "stuck" in notify.on:
+        states += [_stuck_alert(run, profile) for run in stuck]
     if "health" in notify.on:
-        lasting = (incident for incident in incidents if incident.lasted >= hold)
-        states += [_host_alert(incident, hold, now, profile) for incident in lasting]
+        states += [_host_alert(incident, hold, now, profile) for incident in incidents if incident.lasted >= hold]
     link = next(link for link in links if link.subject == "runs")
-    kind = error_kind(link.error_kind)
-    begun = link.failing_since
-    is_refused = kind.concerns == "token"
-    # A single lost answer is not reported.
-    if "link" in notify.on and begun and (is_refused or (now - begun >= hold and link.failures > 1)):
-        title, note = "No link to the service", "no code host is blamed for it"
-        if is_refused:
-            title, note = kind.title, "create another and give it to this profile"
-        elif link.error_kind == InternalError.kind:
-            title = kind.title
-        key = f"link:{'token' if is_refused else 'down'}:{begun.isoformat()}"
-        body = f"since {clock_time(begun, now)}; {note} · {link.error_message or ''}".rstrip(" ·")
-        about = {"status": "token refused" if is_refused else "down"}
-        alert = own_alert(key, LINK, "error", f"{title}: {profile}", body, begun, about, is_lasting=True)
+    if "link" in notify.on and (alert := _link_alert(link, hold, now, profile)) is not None:
         return [*states, alert]
     routes = host_routes or ((DEFAULT_ROUTE,) if "health" in notify.on else ())
     if routes and (since := unobserved_since(links, now)) is not None:
@@ -128,6 +107,35 @@ def state_alerts(
         alert = own_alert(key, "link:health", "warning", title, body, since, about, is_lasting=True)
         states += [replace(alert, route=route, key=f"{key}:{route}") for route in routes]
     return states
+
+
+def _stuck_alert(run: StuckRun, profile: str) -> Alert:
+    for_s = (run.last_seen_at - run.active_since).total_seconds()
+    usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
+    title = f"Run stuck: {run.repository}, {run.status} for {span(for_s)}"
+    body = f"{usual} · {run.run_id} · {profile}"
+    group = f"stuck:{run.run_id}"
+    at = run.active_since
+    about = {"run_id": run.run_id, "repository": run.repository, "status": run.status}
+    return own_alert(f"{group}:{at.isoformat()}", group, "warning", title, body, at, about, is_lasting=True)
+
+
+def _link_alert(link: LinkState, hold: timedelta, now: datetime, profile: str) -> Alert | None:
+    """The alert that the service does not answer, or refuses the token; a single lost answer is not reported."""
+    kind = error_kind(link.error_kind)
+    begun = link.failing_since
+    is_refused = kind.concerns == "token"
+    if not begun or not (is_refused or (now - begun >= hold and link.failures > 1)):
+        return None
+    title, note = "No link to the service", "no code host is blamed for it"
+    if is_refused:
+        title, note = kind.title, "create another and give it to this profile"
+    elif link.error_kind == InternalError.kind:
+        title = kind.title
+    key = f"link:{'token' if is_refused else 'down'}:{begun.isoformat()}"
+    body = f"since {clock_time(begun, now)}; {note} · {link.error_message or ''}".rstrip(" ·")
+    about = {"status": "token refused" if is_refused else "down"}
+    return own_alert(key, LINK, "error", f"{title}: {profile}", body, begun, about, is_lasting=True)
 
 
 def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str) -> Alert:

@@ -72,22 +72,10 @@ class Table(Struct, frozen=True):
         if parse is None and is_struct(kind):
             return self.table(key).into(cast("type", kind))
         if get_origin(kind) is tuple:
-            item = get_args(kind)[0]
-            if is_struct(item):
-                return tuple(table.into(cast("type", item)) for table in self.tables(key))
-            if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
-                return (self.get(key, item),)
-            texts = self._typed(key, list)
-            if not all(isinstance(text, str) and text for text in texts) or not (texts or MAY_BE_EMPTY in marks):
-                self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
-            return tuple(self._word(key, text, get_args(item)) for text in texts)
+            return self._several(key, get_args(kind)[0], marks)
         bounds = next((mark for mark in marks if isinstance(mark, Between)), None)
         if kind in {bool, int, float}:
-            is_whole = kind is float and type(self.values[key]) is int
-            number: Any = self.values[key] if is_whole else self._typed(key, cast("type", kind))
-            if bounds and not bounds.least <= number <= bounds.most:
-                self.fail(key, f"{number} is out of range.", f"Use {bounds.least} to {bounds.most}.")
-            return float(number) if is_whole else number
+            return self._number(key, cast("type", kind), bounds)
         text = self._typed(key, str)
         if not text.strip() and default != "" and kind is not QuietHours:
             self.fail(key, "this is empty.", "Give it a value, or remove the key.")
@@ -144,6 +132,25 @@ class Table(Struct, frozen=True):
         error = ConfigError(message, fix=fix, file=self.file, key=dotted_key(path), line=line_of(self.text, path))
         error.path = path
         return error
+
+    def _several(self, key: str, item: object, marks: Collection[object]) -> tuple[Any, ...]:
+        """The tables or texts of a key that takes several."""
+        if is_struct(item):
+            return tuple(table.into(cast("type", item)) for table in self.tables(key))
+        if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
+            return (self.get(key, item),)
+        texts = self._typed(key, list)
+        if not all(isinstance(text, str) and text for text in texts) or not (texts or MAY_BE_EMPTY in marks):
+            self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
+        return tuple(self._word(key, text, get_args(item)) for text in texts)
+
+    def _number(self, key: str, kind: type[float], bounds: "Between | None") -> float:
+        """A number; a whole one may stand for a float."""
+        is_whole = kind is float and type(self.values[key]) is int
+        number: Any = self.values[key] if is_whole else self._typed(key, kind)
+        if bounds and not bounds.least <= number <= bounds.most:
+            self.fail(key, f"{number} is out of range.", f"Use {bounds.least} to {bounds.most}.")
+        return float(number) if is_whole else number
 
     def _typed(self, key: str, kind: type[T], wanted: str = "") -> T:
         value = self.values[key]
