@@ -251,7 +251,7 @@ class Actions(Struct, frozen=True):
         return await self.submit(request, again=True, supersedes=old.action_id)
 
     async def resolve(self, action_id: str, result_id: str | None) -> Action:
-        """Record the result of an unknown action, as the user found out; None: it had no effect."""
+        """Record the result of an unknown action, as the user found out, or None if it had no effect."""
         if self.read_only:
             raise ReadOnlyError
         await self.adopt_orphans()

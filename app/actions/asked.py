@@ -35,11 +35,11 @@ class Asked(Struct, frozen=True):
     is_reported: bool = False
     """Whether the service reported the request; otherwise this machine sent it."""
     caller: str = ""
-    """Who asked, according to the service; empty: not known."""
+    """Who asked, according to the service, or empty if that is unknown."""
 
     @property
     def words(self) -> str:
-        """The instructions; empty: it had none."""
+        """The instructions, or empty if it had none."""
         match self.request:
             case StartRun(instructions=str(words)) | ContinueRun(instructions=str(words)):
                 return words

@@ -42,13 +42,13 @@ class Candidate(Struct, frozen=True):
     is_marked: bool = False
     """It shows the action's own id, which nothing else was given."""
     asked: str | None = None
-    """Its instructions; None: the service does not report them."""
+    """Its instructions, or None if the service does not report them."""
     caller: str | None = None
-    """Who gave them; None: not known."""
+    """Who gave them, or None if that is unknown."""
     is_same: bool | None = None
-    """Whether they are the action's own; None: not known."""
+    """Whether they are the action's own, or None if that is unknown."""
     is_ours: bool | None = None
-    """Whether our own token gave them; None: not known."""
+    """Whether our own token gave them, or None if that is unknown."""
 
     @property
     def when(self) -> str:
@@ -139,7 +139,7 @@ class Send(Struct, frozen=True):
         return RunFilter(since=self.shown_at - self.margin, until=self.ended_at + self.clock.ahead + self.margin)
 
     def matches_target(self, run: Run, branch: str | None) -> bool:
-        """Whether the run belongs to the action's repository and to this branch; None: any branch."""
+        """Whether the run belongs to the action's repository and to this branch, or to any branch if it is None."""
         wanted = self.request.repository
         same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
         return same and (branch is None or run.branch_name == branch)

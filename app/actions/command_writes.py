@@ -225,7 +225,7 @@ class WriteOptions(Struct, frozen=True):
     """The options of a write, keyed as on the command line."""
 
     key: str | None = None
-    """The same request under the same key is sent once. None: each one is sent."""
+    """The same request under the same key is sent once. Without a key, each one is sent."""
     dry_run: bool = False
     again: bool = False
     """Whether an address that has an organization may get another one."""

@@ -81,7 +81,7 @@ class FormDraft:
         self._engine = engine
         self.name, self.fresh = name, fresh
         self.current: Draft | None = None
-        """The draft to store now; None: the text needs none."""
+        """The draft to store now, or None if the text needs none."""
         self._stored: Draft | None = None
         self._one_at_a_time = asyncio.Lock()
         self._failed = failed
@@ -102,7 +102,7 @@ class FormDraft:
             self.current = Draft(values, self._engine.clock())
 
     async def mark_sent(self, at: datetime | None) -> None:
-        """Store when this text is sent: a crash from here on leaves its outcome unknown. None: it had no effect."""
+        """Store when this text is sent, after which its outcome is unknown; `at` is None if it had no effect."""
         if self.current is not None:
             self.current = replace(self.current, sent_at=at)
         await self.flush()

@@ -144,9 +144,9 @@ class ActivityScreen(BaseScreen):
         self._list = TableAndFacts(self._table, FactPane[ActivityEntry](), id=self.TAB)
         self.aging = (self._list,)
         self._found: Activity | None = None
-        """The entries as read last; None: they were not read yet."""
+        """The entries as read last, or None if they were not read yet."""
         self._sought = ""
-        """The write that the next reading moves the cursor to; empty: the cursor stays."""
+        """The write that the next reading moves the cursor to, or empty if the cursor stays."""
         self._limit = PAGE
         self._reader = CoalescedTask(self._read, self.run_worker)
 

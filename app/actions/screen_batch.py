@@ -81,7 +81,7 @@ class RunBatch(Struct, frozen=True):
     is_sending: bool = False
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
-        """The request for a run, and its idempotency key; None: the ledger prevents a second one."""
+        """The request for a run, and its idempotency key, or None if the ledger prevents a second one."""
         filled = filled_in(words, self._known(run))[0]
         if self.text is not RETRY:
             return continuation(run, filled), None

@@ -107,7 +107,7 @@ class ActionForm(ModalScreen[Action | None]):
         """Prepare; the draft is named after the form's origin.
 
         If it `is_ready`, it begins with the preview: of its `beginning` even if there is a draft, which a key shows.
-        `focus`: the field to begin with; empty: the one most in need of a value.
+        `focus`: the field to begin with, or empty for the one most in need of a value.
         """
         super().__init__()
         self.engine = engine
@@ -136,7 +136,7 @@ class ActionForm(ModalScreen[Action | None]):
         self._unsubscribe: Callable[[], None] = lambda: None
         self.phase: FormPhase = "editing"
         self.beginning: Values | None = None
-        """The initial values if there is no draft; None: as composed."""
+        """The initial values if there is no draft, or None for those of the composed form."""
         self.closes_when_done = False
         """Whether the form closes once its write is confirmed, which its screen reports in a toast."""
         self.request: WriteRequest | None = None

@@ -52,7 +52,7 @@ _MAY_NOT_CREATE: Final = (
 
 
 class ResolveForm(ModalScreen[Action | None]):
-    """Closes with the resolved action, or with the one sent instead; None: nothing was decided."""
+    """Closes with the resolved action, or with the one sent instead, or None if nothing was decided."""
 
     CSS_PATH = OVER_CSS
     VERTICAL_BREAKPOINTS = HEIGHTS
@@ -235,7 +235,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._doubt(None)
 
     def _doubt(self, result_id: str | None) -> None:
-        """Offer to record an id that looks wrong; None: withdraw the offer and clear its message."""
+        """Offer to record an id that looks wrong, or with None withdraw the offer and clear its message."""
         self._doubted = result_id
         without: set[str] = set()
         if self._resolved is not None:

@@ -128,7 +128,7 @@ class RateLimitedError(RefusedError):
     def __init__(self, message: str, *, error_code: str | None = None, retry_after_s: float | None = None) -> None:
         super().__init__(message, status=429, error_code=error_code)
         self.retry_after_s = retry_after_s
-        """Seconds to wait, from now. None: not stated."""
+        """Seconds to wait, from now, or None if they are not stated."""
 
 
 class ServerFailedError(RefusedError):

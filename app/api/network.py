@@ -56,7 +56,7 @@ class Network(Struct, frozen=True):
         return cls(profile.proxy, profile.ca_file, profile.client_cert)
 
     def proxy_of(self, url: str) -> httpx.Proxy | None:
-        """The proxy for a request. None: connect directly, as always to this machine's own addresses."""
+        """The proxy for a request, or None to connect directly, as always to this machine's own addresses."""
         address = self.address_of(url)
         return as_proxy(address) if address else None
 

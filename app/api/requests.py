@@ -50,7 +50,7 @@ class Write(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """While the outcome for a subject is open, a second write waits; empty: no limit."""
+        """While the outcome for a subject is open, a second write waits. Empty if there is no such limit."""
         return ""
 
     def body(self) -> dict[str, Json]:
@@ -70,7 +70,7 @@ class StartRun(Write, frozen=True):
     instructions: str
     repository: Repository
     branch_name: str | None = None
-    """None: the service makes a default branch."""
+    """If it is None, the service makes a default branch."""
     metadata: dict[str, Json] = field(default_factory=dict)
 
     def body(self) -> dict[str, Json]:
@@ -90,7 +90,7 @@ class ContinueRun(Write, frozen=True):
     branch_name: str | None = None
     metadata: dict[str, Json] = field(default_factory=dict)
     start_from: Literal["patch", "branch"] | None = None
-    """Whether the turn begins with the last turn's unpushed change (docs/dev/api.md); None: the service decides."""
+    """Whether the turn begins with the last turn's unpushed change (docs/dev/api.md), or None for its choice."""
 
     @property
     def path(self) -> str:
@@ -128,7 +128,7 @@ class CreateOrganization(Write, frozen=True):
     address: ClassVar = "/external/organizations"
     email: str
     offer_code: str | None = None
-    """None: the standard trial."""
+    """None stands for the standard trial."""
 
     @property
     def subject(self) -> str:
@@ -257,7 +257,7 @@ def request_from(kind: ActionKind, path: str, body: dict[str, Any]) -> WriteRequ
 
 
 def asked_of(action: Action) -> WriteRequest | None:
-    """The request with a placeholder for the action's id, for a new action; None: another version wrote the action."""
+    """The request with a placeholder for the action's id, for a new action; None if it is another version's."""
     request = request_sent(action)
     return request and _with(request, action.action_id, MARK)
 

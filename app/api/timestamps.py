@@ -50,7 +50,7 @@ _MAX_WAIT_S: Final = 86_400.0
 
 
 def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
-    """Seconds to wait, 0 to a day; None: the header cannot be read.
+    """Seconds to wait, 0 to a day, or None if the header cannot be read.
 
     A date is relative to the answer's own Date if it has one: the two clocks may differ.
     """
@@ -65,7 +65,7 @@ def retry_after_s(header: str, sent_at: str | None = None) -> float | None:
 
 
 def clock_ahead_s(headers: Mapping[str, str], sent_s: float, received_s: float) -> float | None:
-    """How many seconds the service's clock is ahead of this machine's; None: not stated.
+    """How many seconds the service's clock is ahead of this machine's, or None if that is not stated.
 
     The request was sent and its answer received at those moments, in seconds since 1970 by our clock.
     """

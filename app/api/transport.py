@@ -105,7 +105,7 @@ class Call(Struct, frozen=True):
     path: str
     query: Sequence[tuple[str, str]] = ()
     body: str | None = None
-    """The JSON to write. None: this reads."""
+    """The JSON to write, or None if this reads."""
     patience_s: float = 0.0
     """How much longer than usual the answer may take, because the service was asked to wait."""
     most_bytes: int = _MAX_BYTES
@@ -147,7 +147,7 @@ class Transport:
     """Called with each answer's headers, and when its request was sent: seconds since 1970."""
     network: Network
     source: TokenSource | None
-    """Where a refused token is read again. None: nowhere."""
+    """Where a refused token is read again, or None if it is not."""
     _last_reading_s: float | None = field(default=None, init=False)
     """When the token was read from its source (`time.monotonic`); None if it came from elsewhere."""
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)

@@ -94,7 +94,7 @@ def _as_text(received: object) -> str:
 
 
 def _run(received: object) -> Run | None:
-    """A run with all its fields, odd ones as JSON (spec 2.4); None: it has no usable id."""
+    """A run with all its fields, odd ones as JSON (spec 2.4), or None if it has no usable id."""
     document = received if isinstance(received, dict) else {}
     run_id = document.get("run_id")
     if not (isinstance(run_id, str) and 0 < len(run_id) <= _MAX_ID) and not (
@@ -210,7 +210,7 @@ def as_json_text(value: object) -> str:
 
 @contextmanager
 def translate_absence(extension: str, *, is_write: bool = False) -> Iterator[None]:
-    """Raise `NotOfferedError` if the service lacks this extension, rather than the run; empty: the API itself."""
+    """Raise `NotOfferedError` if the service lacks this extension, rather than the run; empty stands for the API."""
     try:
         yield
     except RefusedError as error:

@@ -192,7 +192,7 @@ def request_text(request: WriteRequest) -> str:
 
 
 def describe_request(decision: Decision, run: RunDetail | None) -> str:
-    """A decision's stored request in one line; empty: it has none.
+    """A decision's stored request in one line, or empty if it has none.
 
     As in `acme/api fix/login: continue “Log in”: Fix it.`; `run` is the cached run that triggered it.
     """

@@ -352,7 +352,7 @@ def document(decision: Decision) -> dict[str, object]:
 
 
 async def working_process(state: State, now: datetime) -> int | None:
-    """The id of the process whose bot holds the lease; None: none does."""
+    """The id of the process whose bot holds the lease, or None if none does."""
     number = (await state.lease_owner(LEASE, now) or "").partition("-")[0]
     return int(number) if number.isdecimal() else None
 

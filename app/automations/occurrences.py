@@ -89,7 +89,7 @@ class Observer:
         return Seen(now, batch.changes, batch.ahead, stuck, incidents, unknown, batch.watermark)
 
     async def news_from(self, rule: Rule, state: RuleState) -> datetime | None:
-        """The time, by the service's clock, since which occurrences are news to the rule; None: it cannot look yet.
+        """The service's time since which occurrences are news to the rule, or None if it cannot look yet.
 
         Before the rule's first look, this is the time of the newest cached run; the first look finds only history.
         """
@@ -103,7 +103,7 @@ class Observer:
         return await cache.newest_creation() or EPOCH
 
     async def meets(self, on: OnRun, occurrence: Occurrence) -> bool | None:
-        """Whether a run that changed its status meets a rule's conditions; None: not known yet."""
+        """Whether a run that changed its status meets a rule's conditions, or None if that is not known yet."""
         run_id = occurrence.facts["run.id"]
         if on.to in {"failed", CANCELLED} and occurrence.facts["run.status"] == "failed":
             if self.ask_reason is not None and await self.cache.questions_due():
@@ -151,7 +151,7 @@ class Observer:
 
 
 def reason_of(received: dict[str, object]) -> str:
-    """The service's reason for a run's outcome, from the run as received; empty: none."""
+    """The service's reason for a run's outcome, from the run as received, or empty if there is none."""
     for name in _REASONS:
         match received.get(name):
             case str(text) if text.strip():
@@ -214,7 +214,7 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
 
 
 def changed_since(occurrence: Occurrence, seen: Seen, run: Run | None) -> str:
-    """Describe the change since an occurrence that makes its action pointless; empty: none known."""
+    """Describe the change since an occurrence that makes its action pointless; empty if none is known."""
     facts = occurrence.facts
     if run is not None and run.status != facts.get("run.status", run.status):
         return f"the run is {run.status} by now"

@@ -135,7 +135,7 @@ class Playback(Observer):
     """Spans of the code hosts' health, sorted by platform."""
     unknown: Sequence[UnknownSpan]
     runs_since: datetime | None
-    """The time since when the cache contains every run. None: unknown."""
+    """The time since when the cache contains every run, or None if that is unknown."""
     counts: Counter[str] = field(default_factory=Counter)
     newest: dict[int, Decision] = field(default_factory=dict)
     _open: dict[int, str] = field(default_factory=dict)
@@ -177,7 +177,7 @@ class Playback(Observer):
         return EPOCH
 
     def held_since(self) -> datetime | None:
-        """Since when everything that could have triggered the rule is known. None: unknown."""
+        """Since when everything that could have triggered the rule is known, or None if that is unknown."""
         match self.rule.on:
             case OnRun() | OnStuck():
                 begin = self.runs_since

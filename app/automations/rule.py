@@ -51,9 +51,9 @@ class OnRun(Struct, frozen=True):
 
     NO_KEYS: ClassVar = ("scope",)
     to: str = field(default="", name="run")
-    """The new status; empty: any final one."""
+    """The new status, or empty for any final one."""
     was: str | None = field(default=None, name="from")
-    """The status before; None: any, including runs first seen with the new status."""
+    """The status before, or None for any, including runs first seen with the new status."""
     scope: Scope = Scope()
     finding: Severity | None = None
     """The least severity of a finding in its last turn."""
@@ -132,7 +132,7 @@ class DoNotify(Struct, frozen=True):
     route: str = field(name="notify")
     """One of `[notify.routes]`, or `default` for the channels of `[notify]` itself."""
     title: str = ""
-    """Empty: derived from the rule's name and its trigger."""
+    """If it is empty, it is derived from the rule's name and its trigger."""
     text: str = ""
 
 
@@ -171,7 +171,7 @@ class Rule(Struct, frozen=True):
     on: Trigger
     do: Response
     profile: str | None = None
-    """None: every watched profile."""
+    """None stands for every watched profile."""
     is_on: bool = field(default=True, name="enabled")
     overlap: Overlap = "skip"
     """The behaviour while the last run that it started is still active."""

@@ -376,7 +376,7 @@ class Runner:
         await self._act_on(rule, await self.state.decide_again(decision, verdict))
 
     async def _act_on(self, rule: Rule, taken: Decision | None) -> None:
-        """Act on a repeated decision, if it still holds; None: another process was faster."""
+        """Act on a repeated decision, if it still holds. It is None if another process was faster."""
         if taken is None:
             return
         if taken.outcome == "acting":

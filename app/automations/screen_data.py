@@ -60,7 +60,7 @@ class RulesFile:
         self.settings = replace(self.settings, automations=new.automations, notify=new.notify, profiles=new.profiles)
 
     def rule_text(self, name: str) -> tuple[SafeText, ...]:
-        """Return a rule's table as the file has it; empty: unknown. Blocks."""
+        """Return a rule's table as the file has it, or nothing if it is unknown. Blocks."""
         from app.automations.tables import read_tables  # tomlkit
 
         try:

@@ -89,7 +89,7 @@ class AutomationForm(ModalScreen[str | None]):
         self._second_press = SecondPress()
         self._phase: FormPhase = "editing"
         self._rule: Rule | None = None
-        """The rule as typed; None: the text is not a rule."""
+        """The rule as typed, or None if the text is not a rule."""
 
     def compose(self) -> ComposeResult:
         yield self._dialog

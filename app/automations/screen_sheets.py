@@ -55,7 +55,7 @@ class ApprovalsSheet(Sheet[None]):
         self._file = file
         self._list = LeadList(id="approvals")
         self._rule = rule
-        """The rule whose requests are to be marked; empty: they are."""
+        """The rule whose requests are to be marked; it is empty once they are."""
         self._waiting: dict[str, Approval] = {}
         self._marked: set[str] = set()
         self._answer: tuple[dict[str, Approval], AnswerWord] | None = None

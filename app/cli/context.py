@@ -42,12 +42,12 @@ class Invocation:
         self.data_dir: Path | None = None
         self.read_only = False
         self.token: Token | TokenError | None = None
-        """What `--token-stdin` read. None: the profile names the token's source."""
+        """What `--token-stdin` read, or None if the profile names the token's source."""
         self.verbose = False
         self.log_file: Path | None = None
-        """The log's file. None: stderr, if `verbose` is set."""
+        """The log's file, or None for stderr, if `verbose` is set."""
         self.asked_format: Format | None = None
-        """The format from `--json` or `--output`. None: each command uses its own default."""
+        """The format from `--json` or `--output`. Without one, each command uses its own default."""
         self.given: dict[str, tuple[str, Any]] = {}
         """The global options given so far: attribute of this class to the option's name and its value."""
         self.is_plugin = False
@@ -62,7 +62,7 @@ class Invocation:
         """The exit code of a settled write, even if its document cannot be printed."""
         self.stopped_by: Signals | None = None
         self.at_second_signal: Callable[[Signals], None] | None = None
-        """Called at each further signal. None: the second one ends the process."""
+        """Called at each further signal. Without it, the second one ends the process."""
         self._noted: set[str] = set()
         """Remarks printed so far: the settings may be read twice, and must not repeat them."""
 

@@ -44,9 +44,9 @@ class Column(NamedTuple, Generic[T]):
 
     title: str
     text: Callable[[T], str] | None = None
-    """The cell in a table. None: the item is a document, and this is its field `name`."""
+    """The cell in a table, or None if the item is a document and this is its field `name`."""
     name: str = ""
-    """The column's name in CSV; empty: not in CSV."""
+    """The column's name in CSV, or empty if it is not in CSV."""
     value: Callable[[T], object] | None = None
     """The cell in CSV, None being empty. None: the document's field or, without one, the text."""
     flexible: bool = False
@@ -71,10 +71,10 @@ class Table(Struct, Generic[T], eq=False):
 
     columns: Sequence[Column[T]]
     width: int | None
-    """Cells in a line. None: unlimited."""
+    """Cells in a line, or None for no limit."""
     colour: bool = False
     _needed: list[int] = []
-    """The width of each column so far; empty: the title was not printed."""
+    """The width of each column so far, or empty if the title was not printed."""
 
     def lines(self, items: Sequence[T]) -> Iterator[str]:
         """The lines of the next items; the title comes before the first items of all."""
@@ -144,7 +144,7 @@ class Output(NamedTuple):
     stdout: TextIO
     stderr: TextIO
     width: int | None
-    """Width in cells. None: stdout is not a terminal, nothing is shortened."""
+    """Width in cells, or None if stdout is not a terminal: nothing is shortened then."""
     colour: bool
 
     def listing(

@@ -37,7 +37,7 @@ def longest_gap(health_s: float) -> timedelta:
 def level(status: str, healthy_words: Collection[str]) -> HealthLevel | None:
     """Rate a status at one of three levels; `healthy_words` are in lower case.
 
-    An unknown word is bad, so that it is noticed. None: the service gives no status for the host.
+    An unknown word is bad, so that it is noticed. The level is None if the service gives no status for the host.
     """
     if status == NO_STATUS:
         return None
@@ -74,7 +74,7 @@ class Uptime(Struct, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """The healthy share of the known time, 0 to 1. None: nothing is known."""
+        """The healthy share of the known time, 0 to 1, or None if nothing is known."""
         return self.well_s / self.known_s if self.known_s else None
 
 
@@ -92,7 +92,7 @@ def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, health
 def slices(
     spans: Sequence[HealthSpan], now: datetime, count: int, width: timedelta, healthy_words: Collection[str]
 ) -> tuple[HealthLevel | None, ...]:
-    """One platform's last `count` slices of time, oldest first, each with its worst level; None: unknown.
+    """One platform's last `count` slices of time, oldest first, each with its worst level, or None if that is unknown.
 
     They start at whole multiples of `width`, so that past slices never change. The last slice is the present, which
     has the newest level instead of the worst.

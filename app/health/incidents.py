@@ -26,7 +26,7 @@ class IncidentReader:
     """How long a host must be healthy before an incident is over."""
     _hosts: tuple[PlatformHealth, ...] = ()
     _states: list[tuple[str, str, bool, datetime]] | None = None
-    """The state of each host at the last look. None: nothing was read yet."""
+    """The state of each host at the last look, or None if nothing was read yet."""
     _incidents: tuple[Incident, ...] = ()
 
     @classmethod

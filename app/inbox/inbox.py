@@ -49,7 +49,7 @@ class Cause:
     one: str
     """The title for one event."""
     many: str = ""
-    """The title for several events, without the number in front of it. Empty: the same as `one`."""
+    """The title for several events, without the number in front of it. If it is empty, `one` is used."""
     entries: list[InboxEntry] = field(default_factory=list)
     fix: str = ""
     """The arguments of the command that resolves the cause; for approvals, without the decisions."""

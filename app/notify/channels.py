@@ -66,7 +66,7 @@ class Text(Struct, frozen=True):
 
 
 def terminal_sequence(title: SafeText, body: SafeText, env: Mapping[str, str]) -> str | None:
-    """The escape sequence to write; None: the terminal has none, or a multiplexer would swallow it."""
+    """The escape sequence to write, or None if the terminal has none or a multiplexer would swallow it."""
     if "TMUX" in env or "STY" in env or env.get("TERM", "").startswith(("tmux", "screen")):
         return None
     term = env.get("TERM", "")

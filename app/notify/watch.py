@@ -50,7 +50,7 @@ class Watch:
     profile: str
     _watermark: Watermark = field(default_factory=Watermark)
     _file: int | None = None
-    """The cache file that the watermark belongs to; None: the watch has not begun."""
+    """The cache file that the watermark belongs to, or None if the watch has not begun."""
     _began_at: datetime = EPOCH
     _since: datetime = EPOCH
     """Older events are history, even if they are new to the cache."""

@@ -19,7 +19,7 @@ CLOSED: Final = frozenset({"accepted", "withdrawn"})
 
 
 def invited_until(action: Action) -> datetime | None:
-    """When the administrator's invitation expires by the spec (3); None: no organization was created."""
+    """When the administrator's invitation expires by the spec (3), or None if no organization was created."""
     if action.kind != "organization.create" or action.state != "confirmed":
         return None
     return (action.sending_at or action.created_at) + LIFETIME

@@ -14,7 +14,7 @@ async def read_invitations(engine: Engine) -> tuple[Invitation, ...] | None:
 
 
 async def may_create(engine: Engine) -> bool | None:
-    """Whether the token may create organizations; None: the service cannot be asked now."""
+    """Whether the token may create organizations, or None if the service cannot be asked now."""
     try:
         return await engine.client.may_create_organizations()
     except RefusedError:

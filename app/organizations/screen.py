@@ -67,7 +67,7 @@ class OrganizationsScreen(ActivityScreen):
         super().__init__(session)
         self.nothing_yet = NEVER_HERE if self._engine.actions.read_only else NOTHING_YET
         self._invitations: tuple[Invitation, ...] | None = ()
-        """The invitations that the service last reported; None: it reports none."""
+        """The invitations that the service last reported, or None if it reports none."""
         self._created = 0
         self._all: tuple[OrganizationEntry, ...] = ()
         self._asker = CoalescedTask(self._ask, self.run_worker)

@@ -109,9 +109,9 @@ class ProfileEngines:
 
 
 async def check(new: Profile) -> tuple[str, bool] | None:
-    """Ask the service for its newest run; None: it accepts the token.
+    """Ask the service for its newest run; return None if it accepts the token.
 
-    Returns what happened and what to do, printable, and whether the token is at fault.
+    Otherwise returns what happened and what to do, printable, and whether the token is at fault.
     """
     from app.api.client import Client  # not on the way to the first frame
     from app.api.errors import ApiError

@@ -103,7 +103,7 @@ def _user_folder(variable: str, usual: str) -> Path:
 
 
 class Choice(Struct, frozen=True):
-    """The command line's options, which override the environment; None: not given."""
+    """The command line's options, which override the environment; each is None if it was not given."""
 
     config: Path | None = None
     profile: str | None = None
@@ -370,7 +370,7 @@ def read_repositories(table: Table) -> tuple[RepositoryAddress, ...]:
 
 
 def address_of(entries: tuple[RepositoryAddress, ...], repository: Repository) -> str | None:
-    """The address of a repository; None: none is configured.
+    """The address of a repository, or None if none is configured.
 
     Raises:
         ValueError: The service's name for it cannot be put into an address; the message says why.

@@ -98,7 +98,7 @@ _ACCESS: Final = ("view and act", "view only: nothing is ever changed")
 
 
 class OnboardingScreen(Screen[str | None]):
-    """Closes with the new profile's name; None: the user left without one."""
+    """Closes with the new profile's name, or with None if the user left without one."""
 
     CSS_PATH = [OVER_CSS, Path(__file__).with_name("onboarding.tcss")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012

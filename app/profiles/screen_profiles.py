@@ -180,7 +180,7 @@ class AllProfilesScreen(RunActions):
 
     @property
     def focused_run_id(self) -> str | None:
-        """The id, in its profile, of the marked run or the one under the cursor; None: several are marked."""
+        """The id, in its profile, of the marked run or the one under the cursor, or None if several are marked."""
         return self.chosen_ids[0] if len(self.chosen_ids) == 1 else None
 
     @property
@@ -311,7 +311,7 @@ class AllProfilesScreen(RunActions):
 
 
 class ProfileSwitcher(PickerScreen[str]):
-    """Closes with the name of the profile to show; None: no change."""
+    """Closes with the name of the profile to show, or with None for no change."""
 
     TITLE_TEXT = "Switch profile"
     HINT = "enter open"

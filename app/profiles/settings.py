@@ -54,7 +54,7 @@ class NotifyRoute(Struct, frozen=True):
     urls_env: str | None = None
     urls_file: Path | None = None
     title: str = ""
-    """The title, with placeholders; empty: the notification's own. So is `text`."""
+    """The title, with placeholders. If it or `text` is empty, the notification's own is used."""
     text: str = ""
     markup: Markup = "text"
     repeat: Repeat | None = None
@@ -137,11 +137,11 @@ class ConfigError(RunwardenError):
         self, message: str, *, fix: str, file: Path | None = None, key: str | None = None, line: int | None = None
     ) -> None:
         self.file = file
-        """None: the mistake is not in a file (the environment, or nothing is configured)."""
+        """None if the mistake is not in a file (the environment, or nothing is configured)."""
         self.key = key
         """Dotted, as in `profiles.acme.base_url`."""
         self.line = line
-        """Counted from 1; None: it concerns no single line."""
+        """Counted from 1, or None if it concerns no single line."""
         self.message = message
         self.fix = fix
         location = ""
@@ -245,7 +245,7 @@ class ViewSettings(Struct, frozen=True):
     query: Annotated[str, _query] = ""
     sort: Annotated[RunSort | None, _order] = None
     group: Annotated[str | None, _grouping] = None
-    """The grouping; empty: none. None: unchanged."""
+    """The grouping: empty for none, None for no change."""
 
 
 class UserCommand(Struct, frozen=True):
@@ -291,9 +291,9 @@ class Settings(Struct, frozen=True):
 
     NO_KEYS: ClassVar = ("file", "command_line", "unused")
     default_profile: str | None = None
-    """None: the environment's profile, or the only one there is."""
+    """None stands for the environment's profile, or the only one there is."""
     data_dir: Path | None = None
-    """None: the platform's data folder of the user."""
+    """None stands for the platform's data folder of the user."""
     poll: PollSettings = PollSettings()
     history: HistorySettings = HistorySettings()
     console: ConsoleSettings = ConsoleSettings()
@@ -309,14 +309,14 @@ class Settings(Struct, frozen=True):
     profiles: tuple[Profile, ...] = ()
     """The profiles in the order of the file; the environment's first."""
     file: Path | None = None
-    """The file these came from; None: there is none."""
+    """The file these came from, or None if there is none."""
     command_line: str = "runwarden"
     """The beginning of a command that means the same service and the same files."""
     unused: tuple[str, ...] = ()
     """A sentence for each environment variable that an option beats."""
 
     def color_of(self, name: str) -> str:
-        """The colour of a profile's name; empty: none, as there is no other profile.
+        """The colour of a profile's name, or empty if there is no other profile.
 
         `auto` is red for a profile named like `prod`; the others get the other colours in turn.
         """

@@ -194,7 +194,7 @@ def dotted_key(path: KeyPath) -> str:
 
 
 def line_of(text: str, path: KeyPath) -> int | None:
-    """The first line, counted from 1, of a key's statement or the nearest table around it; None: not found."""
+    """The first line, counted from 1, of a key's statement or the nearest table around it, or None if there is none."""
     import tomllib  # only after a mistake
 
     # The key is in the last statement of the shortest parsable beginning that holds it.

@@ -68,13 +68,13 @@ class Window:
     """A range of creation times, both ends inclusive, that is requested page by page."""
 
     start: datetime | None
-    """None: from the very first run."""
+    """None stands for the very first run."""
     end: datetime
     left: datetime = field(init=False)
     """The end of the missing part."""
     order: Order = field(default_factory=Order)
     token: str | None = None
-    """The next page. None: the first one."""
+    """The next page, or None for the first one."""
 
     def __post_init__(self) -> None:
         self.left = self.end
@@ -96,12 +96,12 @@ class Filling:
     is_odd: bool = False
     """Whether an answer was out of order or outside the requested dates, and so completed nothing."""
     estimate: float | None = None
-    """About how many runs are left to fetch. None: not known."""
+    """About how many runs are left to fetch, or None if that is unknown."""
     runs: int = 0
     began_s: float = field(default_factory=time.monotonic)
     """Monotonic seconds: the speed is measured from there."""
     _spacing: timedelta | None = None
-    """Time between two runs, by the last page. None: not known."""
+    """Time between two runs, by the last page, or None if that is unknown."""
     _windows: list[Window] = field(default_factory=list)
     """The missing parts that are not being requested, newest first."""
     _asked: dict[asyncio.Task[None], Window] = field(default_factory=dict)

@@ -27,7 +27,7 @@ class Listing(Struct, frozen=True):
     runs: RunSync
 
     async def pages(self, condition: RunFilter, *, limit: int | None) -> AsyncIterator[RunPage]:
-        """Runs that match the filter, page by page, at most `limit` (None: all), each once."""
+        """Runs that match the filter, page by page, at most `limit` (all if it is None), each once."""
         query = await self._query(condition)
         most = self.runs.reader.page_size
         # What the service applies: dates are requested more widely, and filtered here.

@@ -60,7 +60,7 @@ class RunReader(Struct, frozen=True):
     ) -> RunChanges:
         """Store runs from any answer, and announce what they changed.
 
-        `asked_at` is when the request began, by our clock. None: just now. `cancelled`: runs known to be cancelled.
+        `asked_at` is when the request began, by our clock, or None for now. `cancelled`: runs known to be cancelled.
         `news_from`: if this is the first answer, runs created until then, by the service's clock, are history. None:
         the time of the request, or of the runs' last change.
         """
@@ -168,7 +168,7 @@ class Order:
     bottom: datetime | None = None
     """The creation of the last run."""
     total: int | None = None
-    """The total according to the last page. None: no page was read, or it had no total."""
+    """The total according to the last page, or None if no page was read or it had no total."""
     is_odd: bool = False
     pages: int = 0
     _changed: datetime | None = None
@@ -206,7 +206,7 @@ class Order:
 
     @property
     def floor(self) -> datetime | None:
-        """The creation, inclusive, down to which every run was shown. None: the order proves nothing.
+        """The creation, inclusive, down to which every run was shown, or None if the order proves nothing.
 
         The list may as well be ordered by the last change, until one is out of order: then every run created after
         the last change shown is known to be shown, since a run does not change before it is created.

@@ -12,9 +12,9 @@ class AgentInput(Struct, frozen=True):
     type: str = "any"
     description: str = ""
     default: str | None = None
-    """The default as it is typed on a command line; None: it has none."""
+    """The default as it is typed on a command line, or None if it has none."""
     choices: tuple[str, ...] = ()
-    """The only values, as they are typed; empty: any of its type."""
+    """The only values, as they are typed; if there are none, any of its type."""
     is_required: bool = False
 
 
@@ -24,7 +24,7 @@ class NamedAgent(Struct, frozen=True):
     name: str
     description: str = ""
     inputs: tuple[AgentInput, ...] = ()
-    """Empty: any."""
+    """If there are none, any input is taken."""
 
 
 class Invitation(Struct, frozen=True):
@@ -39,6 +39,6 @@ class Invitation(Struct, frozen=True):
     expires_at: datetime | None = None
     accepted_at: datetime | None = None
     failure: str | None = None
-    """Why its mail was not sent; None: nothing to explain."""
+    """Why its mail was not sent, or None if there is nothing to explain."""
     mail: str = ""
-    """Where the service's mail goes: `smtp`, `outbox`, or empty: not reported."""
+    """Where the service's mail goes: `smtp` or `outbox`; empty if that is not reported."""
