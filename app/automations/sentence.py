@@ -34,6 +34,7 @@ from app.automations.rule import (
 from app.engine.text import shortened
 from app.engine.times import span
 from storage.records import FINAL_STATUSES, STATUS_BY_NAME, STATUS_ORDER
+from storage.records.health import HEALTH_KEPT
 from storage.records.results import SEVERITIES
 
 _OVERLAPS: Final[Mapping[Overlap, str]] = {
@@ -41,10 +42,9 @@ _OVERLAPS: Final[Mapping[Overlap, str]] = {
     "queue": "one waits while its last run is active",
     "allow": "even while its last run is active",
 }
-_LOOKED_AT: Final = 1_500
+_TIMES_EXAMINED: Final = 1_500
 """How many fire times are examined for warnings: more than a day has minutes."""
 SHORTEST_CATCH_UP: Final = timedelta(minutes=1)
-HEALTH_KEPT: Final = timedelta(days=35)
 
 
 def sentence(rule: Rule, now: datetime) -> str:
@@ -120,9 +120,9 @@ def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collectio
     match rule.on:
         case OnSchedule():
             year = takewhile(lambda at: at < now + timedelta(days=400), fire_times(rule.on, rule.name, now))
-            times = list(islice(year, _LOOKED_AT))
+            times = list(islice(year, _TIMES_EXAMINED))
         case OnInterval(every):
-            times = [now + n * every for n in range(1, _LOOKED_AT)]
+            times = [now + n * every for n in range(1, _TIMES_EXAMINED)]
     if times and all(is_quiet(rule, at) for at in times):
         yield "It never acts: its quiet hours cover every one of its times."
     for hours, most, word in ((24, rule.limit.per_day, "day"), (1, rule.limit.per_hour, "hour")):

@@ -75,7 +75,7 @@ def _caller(request: Request, context: RequestContext) -> Caller:
     check_rate(context, organization)
     caller = Caller(organization, token)
     now = context.clock()
-    if token.last_used_at is None or now - token.last_used_at >= tokens.USED_MICROS:
+    if token.last_used_at is None or now - token.last_used_at >= tokens.LAST_USE_PRECISION_MICROS:
         with context.database.write() as connection:
             if tokens.note_use(connection, token.id, now):
                 caller.record(connection, "token.first_use", now, token.id)

@@ -13,7 +13,7 @@ from service.store.schema import tokens
 Scope = Literal["admin", "organizations:create", "runs:read", "runs:write", "settings"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 DEFAULT_LIFE_MICROS: Final = 30 * DAY_MICROS
-USED_MICROS: Final = DAY_MICROS // 24
+LAST_USE_PRECISION_MICROS: Final = DAY_MICROS // 24
 """The precision of the last use: otherwise each request would write."""
 
 

@@ -9,13 +9,11 @@ from msgspec.structs import asdict
 
 from storage.database import execute
 from storage.records import HealthChange, HealthSample, PlatformHealth
-from storage.records.health import HealthSpan
+from storage.records.health import HEALTH_KEPT, HealthSpan
 from storage.values import bound, from_us, records, sqlite_text, to_us
 
 MAX_GAP: Final = timedelta(minutes=10)
 """Samples further apart do not cover the time between them."""
-KEPT: Final = timedelta(days=35)
-"""How long spans are kept: longer than the longest window that is shown."""
 _DAY_US: Final = timedelta(days=1) // timedelta(microseconds=1)
 _KEEP: Final = """
 INSERT INTO platforms (platform, status, host, host_group, raw_json, since_us, checked_us, connected)
@@ -60,7 +58,7 @@ def store(connection: sqlite3.Connection, samples: Collection[HealthSample], at:
     )
     if changes:
         # In whole days, so that the start of a very long incident moves once a day, not with every sample.
-        before_us = at_us - at_us % _DAY_US - KEPT // timedelta(microseconds=1)
+        before_us = at_us - at_us % _DAY_US - HEALTH_KEPT // timedelta(microseconds=1)
         connection.execute("DELETE FROM health_spans WHERE end_us < ?", (before_us,))
     return changes
 

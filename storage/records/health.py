@@ -1,12 +1,14 @@
 """The health of the code-hosting installation (spec 2.7), and its observed history."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from msgspec import Struct
 
 NO_STATUS: Final = "no status"
 """The status of a platform of which the service says none."""
+HEALTH_KEPT: Final = timedelta(days=35)
+"""How long observed health is kept: longer than the longest window that is shown."""
 
 
 class HealthSample(Struct, frozen=True):
