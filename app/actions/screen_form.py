@@ -533,7 +533,9 @@ class ActionForm(ModalScreen[Action | None]):
         if (still_open := next((action for action in sent if action.is_open), None)) is not None:
             return "open", still_open
         done = [action for action in sent if action.state == "confirmed"]
-        return ("done", done[0]) if {action.body_json for action in done} == bodies else ("not_sent", None)
+        if {action.body_json for action in done} == bodies:
+            return "done", done[0]
+        return "not_sent", None
 
     def show_outcome(self, outcome: OutcomeText) -> None:
         """Show the outcome; without a result nothing was sent, and escape returns to the fields."""

@@ -59,7 +59,10 @@ async def watch(invocation: Invocation, /, *, once: bool, all_profiles: bool, me
     is_stopped = False
 
     def kill(number: signal.Signals) -> None:
-        if not sum(program.task.cancel() for bot in bots for program in bot.programs.values()):
+        tasks = [program.task for bot in bots for program in bot.programs.values() if not program.task.done()]
+        for task in tasks:
+            task.cancel()
+        if not tasks:
             asyncio.get_running_loop().remove_signal_handler(number)
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

@@ -54,10 +54,9 @@ def fire_times(on: OnSchedule, name: str, after: datetime) -> Iterator[datetime]
     zone = ZoneInfo(on.timezone)
     # A time may be jittered from before `after` to after it.
     schedule = CronSim(on.cron, (after - on.jitter).astimezone(zone))
-    is_fixed = not any(field.startswith("*") for field in on.cron.split()[:_DAY])
-    times = (
-        (local.astimezone(UTC) for local in schedule) if is_fixed else _real_times(schedule, zone, after - on.jitter)
-    )
+    times: Iterator[datetime] = (local.astimezone(UTC) for local in schedule)
+    if any(field.startswith("*") for field in on.cron.split()[:_DAY]):
+        times = _real_times(schedule, zone, after - on.jitter)
     for at in times:
         digest = hashlib.sha256(f"{name}\0{at.isoformat()}".encode()).digest()
         due = at + timedelta(seconds=int(int.from_bytes(digest[:8]) / 2**64 * on.jitter.total_seconds()))

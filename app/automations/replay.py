@@ -1,7 +1,7 @@
 """Replays rules over the cached history: the ordinary runner, with temporary state and without effects."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -71,30 +71,8 @@ async def replay(
             results[run_id] = turns or RunTurns(run_id, ())
         return results[run_id]
 
-    cache = engine.cache
-    kinds = {type(rule.on) for rule in rules}
     reached_at = since
-    ahead = (await cache.budget()).clock_ahead
-    complete_since = (await cache.coverage()).complete_since
-    batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
-    incidents = IncidentReader.of(cache, engine.settings, engine.profile)
-    playback = partial(
-        Playback,
-        cache,
-        engine.ledger,
-        incidents,
-        ask_turns=turns_of,
-        questions=MAX_CHANGES,
-        since=since,
-        until=now,
-        changes=tuple(change for change in batch.changes if since <= change.happened(ahead) <= now),
-        ahead=ahead,
-        stuck=await cache.past_stuck(since) if OnStuck in kinds else (),
-        spans=await incidents.spans(now - WHOLE) if OnHealth in kinds else (),
-        unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
-        runs_since=None if complete_since is None else complete_since - ahead,
-    )
-    playbacks = [playback(rule=rule) for rule in rules]
+    playbacks = await _read_playbacks(engine, rules, since, now, turns_of)
     runners = list[Runner]()
 
     def clock() -> datetime:
@@ -119,6 +97,39 @@ async def replay(
         held_since = None if is_unknown and isinstance(on, OnRun) and on.needs_results else past.held_since()
         replayed[past.rule.name] = Replayed(+past.counts, tuple(reversed(past.newest.values())), held_since)
     return replayed
+
+
+async def _read_playbacks(
+    engine: Engine,
+    rules: Sequence[Rule],
+    since: datetime,
+    now: datetime,
+    turns_of: Callable[[str], Awaitable[RunTurns]],
+) -> list["Playback"]:
+    """The past of the period as each of the rules would have seen it."""
+    cache = engine.cache
+    kinds = {type(rule.on) for rule in rules}
+    ahead = (await cache.budget()).clock_ahead
+    complete_since = (await cache.coverage()).complete_since
+    batch = await cache.changes(Watermark(), since=since, limit=MAX_CHANGES if OnRun in kinds else 0)
+    incidents = IncidentReader.of(cache, engine.settings, engine.profile)
+    playback = partial(
+        Playback,
+        cache,
+        engine.ledger,
+        incidents,
+        ask_turns=turns_of,
+        questions=MAX_CHANGES,
+        since=since,
+        until=now,
+        changes=tuple(change for change in batch.changes if since <= change.happened(ahead) <= now),
+        ahead=ahead,
+        stuck=await cache.past_stuck(since) if OnStuck in kinds else (),
+        spans=await incidents.spans(now - WHOLE) if OnHealth in kinds else (),
+        unknown=await engine.ledger.unknown_spans() if OnUnknownAction in kinds else (),
+        runs_since=None if complete_since is None else complete_since - ahead,
+    )
+    return [playback(rule=rule) for rule in rules]
 
 
 @dataclass(slots=True, kw_only=True)

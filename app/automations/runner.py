@@ -185,19 +185,13 @@ class Runner:
             self._next[rule.name] = next(upcoming(rule, state.since, seen.now), datetime.max.replace(tzinfo=UTC))
         if news_from is None:
             return not isinstance(rule.on, OnRun)  # It will see these changes again, as history.
-        is_complete, observer = True, self.observer
+        is_complete = True
         candidates = {occurrence.identity: occurrence for occurrence in occurrences(rule, seen, state.since, news_from)}
         # Look up new occurrences only: a lasting one, such as a stuck run, would be looked up every time.
         new = tuple(identity for identity in candidates if identity not in self._known.get(rule.name, ()))
         free = await self.state.unclaimed(rule.name, new) if new else frozenset()
         for occurrence in [candidates[identity] for identity in new if identity in free]:
-            is_met: bool | None = True
-            if not state.is_new and isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
-                # Read labels last, for runs that meet all other conditions.
-                is_met = await observer.is_labelled(occurrence.facts["run.id"], rule.on.scope)
-            if is_met and not state.is_new and isinstance(rule.on, OnRun):
-                is_late = seen.now - occurrence.at > rule.catch_up
-                is_met = not rule.on.needs_results if is_late else await observer.meets(rule.on, occurrence)
+            is_met = True if state.is_new else await self._meets(rule, occurrence, seen.now)
             if is_met is None:  # Its results cannot be fetched now.
                 is_complete = False
                 del candidates[occurrence.identity]
@@ -208,6 +202,18 @@ class Runner:
             self._states[rule.name] = replace(state, news_from=news_from)
         self._known[rule.name] = frozenset(candidates)
         return is_complete
+
+    async def _meets(self, rule: Rule, occurrence: Occurrence, now: datetime) -> bool | None:
+        """Whether an occurrence meets the conditions that need more than its facts; None if that is not known yet."""
+        is_met: bool | None = True
+        if isinstance(rule.on, OnRun | OnStuck) and rule.on.scope.labels:
+            # Read labels last, for runs that meet all other conditions.
+            is_met = await self.observer.is_labelled(occurrence.facts["run.id"], rule.on.scope)
+        if not is_met or not isinstance(rule.on, OnRun):
+            return is_met
+        if now - occurrence.at > rule.catch_up:
+            return not rule.on.needs_results
+        return await self.observer.meets(rule.on, occurrence)
 
     async def _decide(self, rule: Rule, occurrence: Occurrence, missed: int = 0, *, history: bool = False) -> None:
         now = self.state.clock()

@@ -257,25 +257,8 @@ class AutomationsScreen(BaseScreen):
             return
         run_id = None
         name = safe_text(rule.name, limit=60)
-        if isinstance(rule.on, OnRun | OnStuck):
-            statuses: tuple[str, ...] = ()
-            if isinstance(rule.on, OnRun):
-                statuses = (rule.on.to,) if rule.on.to else tuple(FINAL_STATUSES)
-            newest = await self._engine.cache.runs(RunFilter(statuses=statuses), RUNS_SEARCHED)
-            scope = rule.on.scope
-            runs = [run for run in newest if is_within(scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
-            if not runs:
-                self.session.notify("It needs a run, but no cached run matches it.", severity="warning")
-                return
-            now = self.session.run_now()
-            choices = list[tuple[Content, str]]()
-            for run in runs:
-                badge = run_badge(run.status)
-                where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
-                when = f"{started(run.created_at, now)}  {safe_text(run.run_id)}"
-                choices.append((Content.assemble((badge.text, badge.style), f"  {where}\n  {when}"), run.run_id))
-            if (run_id := await self.app.push_screen_wait(ChoiceSheet("Choose a run", choices))) is None:
-                return
+        if isinstance(rule.on, OnRun | OnStuck) and (run_id := await self._choose_run(rule.on)) is None:
+            return
         decisions = list[Decision]()
         bot = Bot(self._file.settings, self._engine, lambda *_, **__: None, decisions.append)
         title = safe_text(f"Run now: {rule.name}", limit=80)
@@ -300,6 +283,25 @@ class AutomationsScreen(BaseScreen):
             result = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
             self.session.notify(f"{OUTCOMES[decision.outcome].text}{result}{why}", title=name, timeout=FIX_TOAST_S)
         self._reader.ask()
+
+    async def _choose_run(self, on: OnRun | OnStuck) -> str | None:
+        """Let the user choose one of the newest runs that match the trigger."""
+        statuses: tuple[str, ...] = ()
+        if isinstance(on, OnRun):
+            statuses = (on.to,) if on.to else tuple(FINAL_STATUSES)
+        newest = await self._engine.cache.runs(RunFilter(statuses=statuses), RUNS_SEARCHED)
+        runs = [run for run in newest if is_within(on.scope, run.repository.label, run.branch_name)][:RUNS_OFFERED]
+        if not runs:
+            self.session.notify("It needs a run, but no cached run matches it.", severity="warning")
+            return None
+        now = self.session.run_now()
+        choices = list[tuple[Content, str]]()
+        for run in runs:
+            badge = run_badge(run.status)
+            where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
+            when = f"{started(run.created_at, now)}  {safe_text(run.run_id)}"
+            choices.append((Content.assemble((badge.text, badge.style), f"  {where}\n  {when}"), run.run_id))
+        return await self.app.push_screen_wait(ChoiceSheet("Choose a run", choices))
 
     @on(LineTable.Chosen)
     @work

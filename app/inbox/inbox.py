@@ -287,12 +287,6 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         title = f"{title}, {plural(runs, 'run')} failed"
     elif cause.kind == "failed" and NO_TIME < oldest < entries[0].at - _DAY:
         title = f"{title}, since {day(oldest, now)}"
-    back = ""
-    known = [mark for _, own in marked for mark in own]
-    if snoozed := [mark.snoozed_until for mark in known if mark.snoozed_until is not None]:
-        back = "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
-    elif any(mark.done_until is not None for mark in known):
-        back = "again after it was done"
     return InboxItem(
         key=cause.key,
         kind=cause.kind,
@@ -305,8 +299,15 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
         subject=cause.subject,
         entries=tuple(entries),
         is_old=now - entries[0].at > _DAY and not lasts,
-        back=back,
+        back=_why_back([mark for _, own in marked for mark in own], now),
     )
+
+
+def _why_back(marks: Sequence[Mark], now: datetime) -> str:
+    """Why an item with these marks is open again; empty if it was open all the time."""
+    if snoozed := [mark.snoozed_until for mark in marks if mark.snoozed_until is not None]:
+        return "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
+    return "again after it was done" if any(mark.done_until is not None for mark in marks) else ""
 
 
 def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, fix: str) -> Cause:

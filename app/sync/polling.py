@@ -79,7 +79,8 @@ class Cadence:
 
     def record_success(self, now_s: float) -> None:
         self.interval_s = max(self.base_s, self.interval_s / 2)
-        self.rationed_s = RECOVERY_FACTOR * self.rationed_s if RECOVERY_FACTOR * self.rationed_s > self.base_s else 0.0
+        rationed_s = RECOVERY_FACTOR * self.rationed_s
+        self.rationed_s = rationed_s if rationed_s > self.base_s else 0.0
         self.due_at_s = now_s + max(self.interval_s, self.rationed_s * (0.8 + 0.4 * self.draw()))
 
     def record_failure(self, now_s: float) -> None:
