@@ -91,10 +91,10 @@ def unsent_entry(decision: Decision) -> ActivityEntry:
     return ActivityEntry(action, about(action), decision.decision_id if waits else None)
 
 
-def is_wanted(action: Action, wanted: ActionFilter) -> bool:
-    """Whether the filter includes the write; words may also be in its answer."""
+def is_wanted(action: Action, wanted: ActionFilter, *more: str) -> bool:
+    """Whether the filter includes the write; words may also be in `more`."""
     words = action.kind, action.state, action.subject, action.actor, action.action_id, action.result_id or ""
-    text = " ".join((*words, action.body_json, action.response_json or "")).casefold()
+    text = " ".join((*words, action.body_json, *more)).casefold()
     return (
         (not wanted.kinds or action.kind in wanted.kinds)
         and (not wanted.states or action.state in wanted.states)

@@ -92,7 +92,8 @@ class OrganizationsScreen(ActivityScreen):
         self._created = sum(entry.source.state == "confirmed" for entry in self._all)
         if self._created > before:
             self._ask_service()
-        matches = [entry for entry in self._all if is_wanted(entry.source, wanted)]
+        # Not the answer's own text, which may escape letters and holds more than is shown.
+        matches = [entry for entry in self._all if is_wanted(entry.source, wanted, entry.name, entry.slug)]
         outcomes: Counter[str] = Counter(entry.source.state for entry in self._all)
         return Activity(tuple(matches), len(matches), {"organization.create": len(self._all)}, outcomes)
 

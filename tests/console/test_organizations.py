@@ -118,3 +118,18 @@ async def test_an_invitation_is_unknown_without_the_extension(staged: Staged, se
         await scene.press("enter")
         await scene.shows("bob@globex.example", "sent")
         assert (scene.app.screen.TAB, scene.app.screen.bookmark[1]) == ("activity", newest.action_id)
+
+
+async def test_a_search_finds_names_with_any_letters_and_nothing_hidden(
+    staged: Staged, server: Server, partner: Partner
+) -> None:
+    """The service may escape letters in its answer, which may also hold more than is shown."""
+    partner.made = ORGANIZATION | {"organization_name": "Zürich \"Ä\"", "invitation_secret": "hunter2"}
+    async with staged(synced=False, base_url=server.base_url) as scene:
+        await invited(scene)
+        for word, is_found in (("zürich", True), ('"ä"', True), ("hunter2", False), ("organization_slug", False)):
+            await scene.press("slash", *word, "enter")
+
+            await scene.shows("1 created" if is_found else "No write matches")
+            await scene.press("escape", "escape")
+            await scene.shows("1 created")
