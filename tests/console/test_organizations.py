@@ -124,7 +124,7 @@ async def test_a_search_finds_names_with_any_letters_and_nothing_hidden(
     staged: Staged, server: Server, partner: Partner
 ) -> None:
     """The service may escape letters in its answer, which may also hold more than is shown."""
-    partner.made = ORGANIZATION | {"organization_name": "Zürich \"Ä\"", "invitation_secret": "hunter2"}
+    partner.made = ORGANIZATION | {"organization_name": 'Zürich "Ä"', "invitation_secret": "hunter2"}
     async with staged(synced=False, base_url=server.base_url) as scene:
         await invited(scene)
         for word, is_found in (("zürich", True), ('"ä"', True), ("hunter2", False), ("organization_slug", False)):
