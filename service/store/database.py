@@ -33,6 +33,8 @@ _NOT_YET: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Matches the error of connecting to a PostgreSQL that is down or full; it has no code, and may list two addresses."""
+_SEVERAL: Final = re.compile(r"[^:]*://(?:[^:/]*(?::[^@]*)?@)?+[^/?]*,")
+"""Matches libpq's form of several hosts, after a login as SQLAlchemy reads it, which may have commas."""
 _logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -252,7 +254,6 @@ class DatabaseClock:
 
 
 def _checked(url: str) -> sa.URL:
-    hosts = url.partition("://")[2].rpartition("@")[2].partition("/")[0].partition("?")[0]
     several = "postgresql://user@/name?host=host1:5432&host=host2:5432&target_session_attrs=read-write"
     form = f"the database's address must read postgresql://user@host/name, or, for several hosts, {several}"
     try:
@@ -263,7 +264,7 @@ def _checked(url: str) -> sa.URL:
         return address
     if address.drivername not in {"postgres", "postgresql", "postgresql+psycopg"}:
         raise DatabaseError(f"{address.drivername!r} is not a supported database; use postgresql://user@host/name")
-    if "," in hosts:
+    if _SEVERAL.match(url):
         # libpq's form, in which nothing would choose the host that accepts writes.
         raise DatabaseError(form)
     if find_spec("psycopg") is None:

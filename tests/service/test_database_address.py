@@ -27,7 +27,9 @@ def test_an_address_with_several_hosts_has_sqlalchemys_form() -> None:
     assert (found["host"], str(found["port"]), found["target_session_attrs"]) == ("h1,h2", ",5", "read-write")
     assert (found["user"], found["password"], found["dbname"]) == ("u", "p,w", "name")
     assert "p,w" not in database.shown
-    refused = ("u@h1,h2:2/name", "u:p@h1:1,h2:2/n", "h1,h2/n", "u@[::1],h2/n", "u@h:x/n")
+    with contextlib.closing(Database("postgresql://u@h/name?application_name=a@b,c")) as database:
+        assert database.url.host == "h"
+    refused = ("u@h1,h2:2/name", "u:p@h1:1,h2:2/n", "h1,h2/n", "u@[::1],h2/n", "u@h1,h2/n?options=a@b", "u@h:x/n")
     for address in (*(f"postgresql://{rest}" for rest in refused), "mysql://u@h1:1,h2:2/name"):
         with pytest.raises(
             DatabaseError, match="must read postgresql://user@host/name, or, for several hosts, postgres"
