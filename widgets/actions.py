@@ -58,7 +58,8 @@ class ActivityEntry(Struct, frozen=True):
         return self.source.result_id or (self.source.subject if self.source.kind == "run.continue" else None)
 
     def cells(self, now: datetime) -> TableLine:
-        badge, source = self.badge, self.source
+        badge = self.badge
+        source = self.source
         first: TonedText = (safe_text(badge.text), badge.tone)
         actor: TonedText = (safe_text(source.actor, limit=60), "quiet")
         when: TonedText = (safe_text(ago(source.created_at, now)), "quiet")
@@ -69,7 +70,8 @@ class ActivityEntry(Struct, frozen=True):
 
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         del now
-        action, badge = self.source, self.badge
+        action = self.source
+        badge = self.badge
         yield "outcome", (safe_text(badge.text), badge.tone)
         yield "what", (kind_label(action.kind), "plain")
         if self.about:

@@ -18,7 +18,7 @@ from textual.widgets import Static
 from app.engine.text import SafeText, safe_block, safe_text
 from app.engine.times import ago, clock_time, span, stamp
 from storage.records.decision import Decision, Outcome
-from widgets.forms.dialog import coloured
+from widgets.forms.dialog import colour_line
 from widgets.forms.facts import FactPane
 from widgets.forms.inputs import ParagraphInput
 from widgets.kit.badges import STYLES, Badge
@@ -231,7 +231,8 @@ class RulePane(FactPane[RuleView], can_focus=True):
 
     def show_more(self, journal: tuple[Decision, ...], written: tuple[SafeText, ...], now: datetime) -> None:
         """Show the rule's journal and its TOML; empty: unknown."""
-        self._journal, self._written = journal, written
+        self._journal = journal
+        self._written = written
         self.tick(now)
 
     def on_resize(self) -> None:
@@ -244,7 +245,7 @@ class RulePane(FactPane[RuleView], can_focus=True):
         nothing = Content.styled("Nothing has triggered it yet.", STYLES["quiet"])
         parts = [Content.styled("Journal", "$accent bold"), *(journal or [nothing])]
         if self._written:
-            parts += [Content(), Content.styled("Definition", "$accent bold"), *map(coloured, self._written)]
+            parts += [Content(), Content.styled("Definition", "$accent bold"), *map(colour_line, self._written)]
         return Content("\n").join(parts)
 
 

@@ -47,13 +47,15 @@ def freshness(link: LinkState | None, timing: PollTiming, now: datetime, wait: W
     is_limited = wait is not None and wait.until > now and wait.reason != "service_down"
     if link is not None and link.is_failing:
         kind = error_kind(link.error_kind)
-        refused, word = kind.concerns == "token", kind.word
+        refused = kind.concerns == "token"
+        word = kind.word
         if link.last_ok_at is not None and (since := age(link.last_ok_at, now)) != "now":
             word = f"no answer for {since}" if kind.concerns == "link" else f"{since} old: {word}"
         return Badge("✗" if refused else "◌", word, "bad" if refused else "warn")
     if link is None or link.last_ok_at is None:
         return Badge("◌", "rate limit" if is_limited else "connecting…", "wait")
-    since, age_s = age(link.last_ok_at, now), (now - link.last_ok_at).total_seconds()
+    since = age(link.last_ok_at, now)
+    age_s = (now - link.last_ok_at).total_seconds()
     is_young = age_s <= timing.late_after_s
     if age_s < timing.due_after_s:
         return Badge("●", f"live · {roughly_ago(link.last_ok_at, now)}", "good")
@@ -141,8 +143,10 @@ class HeaderBar(ClickableLine):
         self, vitals: Vitals, timing: PollTiming, healthy_words: frozenset[str], clock: Callable[[], datetime]
     ) -> None:
         super().__init__()
-        self._vitals, self._timing = vitals, timing
-        self._healthy_words, self._clock = healthy_words, clock
+        self._vitals = vitals
+        self._timing = timing
+        self._healthy_words = healthy_words
+        self._clock = clock
         self._shown = Content()
 
     def show(self, vitals: Vitals) -> None:
@@ -160,10 +164,13 @@ class HeaderBar(ClickableLine):
         return self._shown
 
     def parts(self) -> Iterator[Content]:
-        now, room = self._clock(), 0
-        left, right = list[Content](), list[Content]()
+        now = self._clock()
+        room = 0
+        left = list[Content]()
+        right = list[Content]()
         for brevity in Brevity:
-            left, right = list(self._left(now, brevity)), list(self._right(now, brevity))
+            left = list(self._left(now, brevity))
+            right = list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part in (*left, *right))
             if room >= SPACE:
                 break
@@ -174,7 +181,8 @@ class HeaderBar(ClickableLine):
         yield Content(" ")
 
     def _left(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
-        vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
+        vitals = self._vitals
+        is_brief = brevity >= Brevity.GLYPHS
         name = ProfileMark(vitals.profile, vitals.color).styled(14 if is_brief else 28)
         product = ("runwarden  ", "$accent bold") if brevity is Brevity.FULL else ""
         opens = (" ▾", STYLES["quiet"]) if vitals.can_switch else ""
@@ -204,7 +212,8 @@ class HeaderBar(ClickableLine):
     def _right(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
         if brevity is Brevity.HOSTS:
             return
-        vitals, is_brief = self._vitals, brevity >= Brevity.GLYPHS
+        vitals = self._vitals
+        is_brief = brevity >= Brevity.GLYPHS
         yield from self._hosts(now, brevity)
         gap = " " if is_brief else "  "
         for glyph, figure, words, tone, query in COUNTS if vitals.known else ():
@@ -266,13 +275,15 @@ class TabBar(ClickableLine):
 
     def __init__(self, tabs: tuple[Tab, ...], current: str) -> None:
         super().__init__()
-        self._all, self._current = tabs, current
+        self._all = tabs
+        self._current = current
 
     def parts(self) -> Iterator[Content]:
         shown = {*self.set_up, self._current}
         tabs = [tab for tab in self._all if not tab.is_optional or tab.name in shown]
         counts = [f" {count}" if (count := self.counts.get(tab.name)) else "" for tab in tabs]
-        titles, gap = list[str](), 1
+        titles = list[str]()
+        gap = 1
         for name, gap in _TITLES:
             titles = [getattr(tab, name) for tab in tabs]
             named = zip(tabs, titles, counts, strict=True)

@@ -38,13 +38,18 @@ def strip(slices: Sequence[Slice], cells: int) -> tuple[tuple[Slice, str], ...]:
     *past, present = slices or (None,)
     if not slices:
         return ()
-    count, cells = len(past), cells - 1
+    count = len(past)
+    cells = cells - 1
     starts = [at * count // cells for at in range(cells)]
     drawn: list[tuple[Slice, str]] = []
     for start, end in zip(starts, [*starts[1:], count], strict=False):
         group = past[start : max(start + 1, end)]
         well: Slice = "well" if 2 * group.count("well") >= len(group) else None
-        worst: Slice = "bad" if "bad" in group else "impaired" if "impaired" in group else well
+        worst: Slice = well
+        if "bad" in group:
+            worst = "bad"
+        elif "impaired" in group:
+            worst = "impaired"
         glyphs = _GLYPHS[worst]
         drawn.append((worst, glyphs[max(0, len(glyphs) * group.count(worst) - 1) // len(group)]))
     return (*drawn, (present, _GLYPHS[present][-1]))
@@ -138,7 +143,7 @@ def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
     return LeadRow(Content.assemble(*line), f"poll:{poll.span_id}")
 
 
-def titled(title: str, rows: Sequence[LeadRow], otherwise: str) -> Iterator[LeadRow]:
+def titled_section(title: str, rows: Sequence[LeadRow], otherwise: str) -> Iterator[LeadRow]:
     """A title, its rows and a blank line; `otherwise` replaces missing rows."""
     yield LeadRow(Content.styled(title, f"{_QUIET} bold"))
     yield from rows or (LeadRow(Content.styled(otherwise, _QUIET)),)

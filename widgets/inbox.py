@@ -50,7 +50,8 @@ class InboxRow(Struct, frozen=True):
         return self.item.key
 
     def cells(self, now: datetime) -> TableLine:
-        item, badge = self.item, BADGES[self.item.kind]
+        item = self.item
+        badge = BADGES[self.item.kind]
         severity = f"{'■ ' if self.is_marked else '  '}{item.severity if self.leads else ''}"
         title = safe_text(f"{AGAIN if item.back else ''}{item.title}", limit=300)
         return (

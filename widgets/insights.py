@@ -138,7 +138,8 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         self._moved()
 
     def render(self) -> RenderResult:
-        plot, view = self.plt, self.view
+        plot = self.plt
+        view = self.view
         plot.clear_figure()
         plot.frame(frame=False)
         width, height = self.size
@@ -171,8 +172,10 @@ class OutcomesChart(PlotextPlot, can_focus=True):
             if not period.total and view.is_partial(period):
                 cells[UNKNOWN] += [(position + x, 0) for x in range(wide)]
             if period.failed and wide >= 5 and foot < rows:
-                text, ground = f"{period.failed} {FAILED.glyph}", self.background_colors[1].rgb
-                middle, colour = position + wide // 2, self._colour("bad")
+                text = f"{period.failed} {FAILED.glyph}"
+                ground = self.background_colors[1].rgb
+                middle = position + wide // 2
+                colour = self._colour("bad")
                 plot.text(text, middle, foot, color=colour, background=ground, alignment="center")
         if (here := self.cursor) is not None:
             taken = {point for points in cells.values() for point in points}
@@ -266,7 +269,8 @@ TableRow = tuple[str, Sequence[str]]
 
 def repository_rows(view: InsightsView, width: int) -> list[LeadRow]:
     """A header, a row for each repository, the busiest first, and a note about the durations."""
-    bar, has_durations = 20 if width >= 100 else 10, width >= 63
+    bar = 20 if width >= 100 else 10
+    has_durations = width >= 63
     name = min(48, max(12, width - bar - 41))
     titles = f"{fit('repository', name)} {'runs':>7}  {fit('success', bar)} {'':>4} {'failed':>6}"
     titles += f"  {'p50':>8} {'p95':>8}" if has_durations else ""

@@ -50,7 +50,8 @@ class OrganizationEntry(ActivityEntry, frozen=True):
         return _CREATED if self.source.state == "confirmed" else super().badge
 
     def cells(self, now: datetime) -> TableLine:
-        badge, action = self.badge, self.source
+        badge = self.badge
+        action = self.source
         return (
             (safe_text(badge.text), badge.tone),
             (self.about, "plain"),
@@ -140,7 +141,9 @@ class ImportLine(Struct, frozen=True):
         return str(self.line)
 
     def cells(self, now: datetime) -> TableLine:
-        badge, action, detail = BADGES[self.state], self.action, SafeText()
+        badge = BADGES[self.state]
+        action = self.action
+        detail = SafeText()
         if self.problem or action is None:
             detail = self.problem
         elif self.state in {"created", "already_created"}:

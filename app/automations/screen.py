@@ -30,7 +30,7 @@ from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, RunFilter
 from storage.records.decision import BY_HAND, Decision
 from widgets.automations import COLUMNS, OUTCOMES, RulePane, RuleTable, RuleView, StatusLine, runs_of
-from widgets.forms.dialog import coloured
+from widgets.forms.dialog import colour_line
 from widgets.forms.facts import TableAndFacts
 from widgets.frame import Notice
 from widgets.kit import hidden
@@ -267,7 +267,7 @@ class AutomationsScreen(BaseScreen):
             facts = [
                 Content("It counts towards the limits and is recorded in the journal."),
                 Content.assemble((verb, "bold $accent"), " ", safe_text(target)),
-                *map(coloured, safe_block(body)),
+                *map(colour_line, safe_block(body)),
             ]
             sheet = ConfirmSheet(title, facts, verb="Run it now", leaving="Leave it")
             sheet.mark = mark_of(self.session)

@@ -12,7 +12,7 @@ from app.health.command import LEVELS
 from app.health.facts import level as level_of
 from app.health.facts import unobserved_since
 from app.profiles import Profile, Settings
-from app.runs.command_rows import COLUMNS, views
+from app.runs.command_rows import COLUMNS, run_documents
 from storage.records import LinkState, PlatformHealth, RunFilter, link_of
 
 _MAX_RUNS: Final = 20
@@ -40,7 +40,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     total = await cache.count(RunFilter())
     figures = await cache.figures(now + engine.budget.clock_ahead - _DAY)
     working, queued = (figures.runs.get(status, 0) for status in ("working", "queued"))
-    shown = await views(engine, runs)
+    shown = await run_documents(engine, runs)
     link = link_of(figures.links, "runs")
     hosts = list(_host_lines(figures.links, figures.health, engine.settings.console.health_ok, now))
     if not hosts:

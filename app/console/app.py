@@ -245,7 +245,8 @@ class RunwardenApp(BaseApp[None]):
     @property
     def _here(self) -> VisitedScreen | None:
         """The current tab; None if `action_back` cannot return to it."""
-        base, tab = self.screen_stack[0], self.current_mode
+        base = self.screen_stack[0]
+        tab = self.current_mode
         if tab not in MODES or not isinstance(base, BaseScreen):
             return None
         return VisitedScreen(tab, base.bookmark, self._covering())
@@ -293,7 +294,8 @@ class RunwardenApp(BaseApp[None]):
 
     def notify(self, message: str, **options: Any) -> None:
         """Show a toast; one from a form, which has no session, is kept for the key as well."""
-        notices, text = self.session.notices, safe_text(message)
+        notices = self.session.notices
+        text = safe_text(message)
         if not (notices and notices[0].text.endswith(text)):
             notices.appendleft(ShownNotice(text, None, self.clock() + timedelta(seconds=TOAST_S)))
         super().notify(message, **options)
@@ -354,7 +356,8 @@ class RunwardenApp(BaseApp[None]):
             self.run_worker(partial(self._switch, name, run), group="switch")
 
     async def _switch(self, name: str, run: OpenRun | None) -> None:
-        left, profile = self.session, self.engines.profile(name)
+        left = self.session
+        profile = self.engines.profile(name)
         came_from = self._here if run is not None else None
         try:
             self.add_mode(SWITCHING_MODE, lambda: BetweenScreen(name=name))

@@ -237,7 +237,8 @@ class BaseScreen(Screen[None]):
 
     def show_trouble(self) -> None:
         """Update the line above the keys: a problem, otherwise the followed runs or the permanent notice."""
-        session, now = self.session, self.session.run_now()
+        session = self.session
+        now = self.session.run_now()
         # A screen may describe a lost connection itself; problems with our own files are shown on every screen.
         trouble = session.vitals.storage_trouble or self.trouble()
         pins, batches = ((), ()) if trouble else session.followed
@@ -302,7 +303,8 @@ class BaseScreen(Screen[None]):
         self.query_one(HeaderBar).show(self.in_header(vitals))
         bar = self.query_one(TabBar)
         bar.set_up = vitals.set_up
-        unknown, inbox = f"?{vitals.unknown:,}" if vitals.unknown else "", f"{vitals.inbox:,}" if vitals.inbox else ""
+        unknown = f"?{vitals.unknown:,}" if vitals.unknown else ""
+        inbox = f"{vitals.inbox:,}" if vitals.inbox else ""
         bar.counts = {"activity": unknown, INBOX: inbox}
         self.show_trouble()
 

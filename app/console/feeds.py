@@ -125,7 +125,10 @@ class VitalsFeed:
         warn: Callable[[str], None],
     ) -> None:
         """Begin with the vitals of `now`; `engine` returns None while the profile's is not open."""
-        self._app, self._engine, self._clock, self._warn = app, engine, clock, warn
+        self._app = app
+        self._engine = engine
+        self._clock = clock
+        self._warn = warn
         self.now, self.timing = now, PollTiming(clock(), poll_s)
         self.changed: Signal[Vitals] = Signal(app, "vitals changed")
         self._reader = CoalescedTask(self._read, app.run_worker)
@@ -184,7 +187,8 @@ class VitalsFeed:
             engine.polling.poll_soon("runs")
 
     def _is_awaited(self, vitals: Vitals) -> bool:
-        link, wait = vitals.runs_link, vitals.wait
+        link = vitals.runs_link
+        wait = vitals.wait
         if link is None or not self._app.app_focus or (wait is not None and wait.reason != "service_down"):
             return False
         if link.is_failing or link.last_ok_at is None:
@@ -218,7 +222,9 @@ class VitalsFeed:
     async def _read(self) -> None:
         if (engine := self._engine()) is None:
             return
-        trouble, has_polled, self._has_polled = self._storage_trouble, self._has_polled, False
+        trouble = self._storage_trouble
+        has_polled = self._has_polled
+        self._has_polled = False
         vitals = await read_vitals(engine, self.now, self._clock())
         self.run_clock_ahead = ahead = engine.budget.clock_ahead
         if abs(ahead - self._reported_ahead) >= timedelta(minutes=1):
@@ -259,7 +265,9 @@ async def read_vitals(engine: "Engine", before: Vitals, now: datetime) -> Vitals
     """
     wait = await engine.polling.next_poll()
     figures = await engine.cache.figures(now + engine.budget.clock_ahead - TODAY)
-    counts, runs_link, health_link = figures.runs, link_of(figures.links, "runs"), link_of(figures.links, "health")
+    counts = figures.runs
+    runs_link = link_of(figures.links, "runs")
+    health_link = link_of(figures.links, "health")
     return replace(
         before,
         runs_link=runs_link,
@@ -293,7 +301,9 @@ class InboxFeed:
         """Whether `undo` has something to bring back."""
         self.inbox: Inbox | None = None
         """None: the engine is not open yet."""
-        self._engine, self._vitals, self._automations = engine, vitals, automations
+        self._engine = engine
+        self._vitals = vitals
+        self._automations = automations
         self._read_at: datetime | None = None
         self._failed = 0
         """The number of failed runs at the last reading."""

@@ -67,7 +67,8 @@ def catalog() -> tuple[KeyFact, ...]:
 
 async def report_mistakes(session: Session) -> None:
     """Report mistakes in the user's `[keys]` and in the keys of `[[commands]]`."""
-    keys, commands = session.settings.keys, session.settings.commands
+    keys = session.settings.keys
+    commands = session.settings.commands
     # In a thread: it imports every screen.
     for problem in await asyncio.to_thread(lambda: (*unknown_actions(keys), *problems(keys, commands))):
         session.notify(problem, severity="warning")
@@ -133,7 +134,9 @@ def normal(key: str) -> str:
 def written(key: str) -> str:
     """A key as users write it: `question_mark` is `?`; empty: it is not a key."""
     # A comma separates keys.
-    return key if key == "comma" else "" if key.startswith(NO_KEY) else _CHARACTERS.get(key, key)
+    if key == "comma":
+        return key
+    return "" if key.startswith(NO_KEY) else _CHARACTERS.get(key, key)
 
 
 def bindings_of(kind: type[DOMNode]) -> Iterator[Binding]:

@@ -89,12 +89,14 @@ def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableErro
 
 async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:
     """Run a command on the run in focus and report how it ended, or why it did not start."""
-    session, profile = screen.session, screen.acting_profile
+    session = screen.session
+    profile = screen.acting_profile
     name = safe_text(command.name, limit=60)
     values = {"profile": profile.name, "base_url": profile.base_url}
     try:
         if set(RUN_PLACEHOLDERS).intersection(_PLACEHOLDER.findall("\n".join(command.argv))):
-            engine, ids = screen.acting_engine, screen.chosen_ids
+            engine = screen.acting_engine
+            ids = screen.chosen_ids
             if len(ids) > 1:
                 session.notify(
                     f"{name}: {len(ids):,} runs are marked: it is run on one. esc unmarks them.", severity="error"
@@ -102,7 +104,8 @@ async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:
                 return
             detail = None if isinstance(engine, str) or not ids else await engine.cache.detail(ids[0])
             if detail is not None:
-                run, label = detail.run, detail.run.repository.label
+                run = detail.run
+                label = detail.run.repository.label
                 values |= {"run_id": run.run_id, "repository": label, "branch": run.branch_name, "status": run.status}
         argv = filled_in(command.argv, values)
         if command.confirm:

@@ -84,7 +84,8 @@ class ConsoleCommands(Provider):
 
     def __init__(self, screen: BaseScreen, match_style: Style | None = None) -> None:
         super().__init__(screen, match_style)
-        self._below, self._session = screen, screen.session
+        self._below = screen
+        self._session = screen.session
         self._destinations: tuple[PaletteCommand, ...] = ()
         self._recent: tuple[str, ...] = ()
         self._reading: asyncio.Task[None] | None = None

@@ -54,7 +54,8 @@ def _watch(terminal: int, ended: int) -> None:
         os.close(ended)
         return
     # The streams that use the terminal are redirected to the null device, so that no later write fails.
-    null, device = os.open(os.devnull, os.O_RDWR), os.fstat(terminal).st_rdev
+    null = os.open(os.devnull, os.O_RDWR)
+    device = os.fstat(terminal).st_rdev
     for descriptor in (0, 1, 2):
         with suppress(OSError):
             if os.fstat(descriptor).st_rdev == device:

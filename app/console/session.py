@@ -213,7 +213,8 @@ class Session:
 
     def note_input(self) -> None:
         """Note a key or a click: ends that were shown long enough count as seen, and background requests wait."""
-        before, self._looked_at = self._looked_at, self.clock()
+        before = self._looked_at
+        self._looked_at = self.clock()
         if self.engine is not None:
             self.engine.budget.give_way()
         if any(before - at < SEEN_AFTER <= self._looked_at - at for at in self._ended.values()):

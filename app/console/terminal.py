@@ -67,7 +67,8 @@ def copy_out(app: App[Any], text: str) -> str:
 
 def window_title(vitals: Vitals) -> str:
     """The urgent facts for the window's title, which is visible behind other windows."""
-    profile, link = safe_text(vitals.profile, limit=40), vitals.runs_link
+    profile = safe_text(vitals.profile, limit=40)
+    link = vitals.runs_link
     counts = ((vitals.working, "working"), (vitals.queued, "queued"), (vitals.failed_today, "failed"))
     words = ", ".join(f"{number:,} {word}" for number, word in counts if number)
     lost = "not live · " if link is not None and link.is_failing else ""
@@ -127,7 +128,10 @@ class WrittenText(Struct, eq=False):
             if column < x + width and x < column + cells:
                 del row[column]
         row[x] = text, width
-        old, new, first, last = _PARTS.findall(shown), _PARTS.findall(text), 0, 0
+        old = _PARTS.findall(shown)
+        new = _PARTS.findall(text)
+        first = 0
+        last = 0
         if width == shown_width:
             shortest = min(len(old), len(new))
             while first < shortest and old[first] == new[first] and _is_plain(new[first]):
@@ -186,7 +190,8 @@ class TerminalDriver(LinuxDriver):
 
     def run_input_thread(self) -> None:
         """Handle input as it comes. Textual's own method wakes ten times a second."""
-        parser, decode = XTermParser(), getincrementaldecoder("utf-8")().decode
+        parser = XTermParser()
+        decode = getincrementaldecoder("utf-8")().decode
         wait_s: float | None = ESCAPE_S
         with SelectSelector() as selector:
             selector.register(self.exit_event.descriptor, EVENT_READ)
@@ -212,7 +217,8 @@ class TerminalDriver(LinuxDriver):
             self.write(f"{keep}\x1b]2;{title}\x07")
 
     def stop_application_mode(self) -> None:
-        self._hidden_title, self._title = self._title, ""
+        self._hidden_title = self._title
+        self._title = ""
         if self._hidden_title:
             self.write(GIVE_TITLE_BACK)
         super().stop_application_mode()

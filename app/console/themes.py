@@ -134,12 +134,14 @@ def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
 
     Returns why the default is used instead; empty: it is not.
     """
-    chosen, name = read_preferences(settings), settings.console.theme
+    chosen = read_preferences(settings)
+    name = settings.console.theme
     if chosen.theme and chosen.configured == name:
         name = chosen.theme
     for theme in THEMES:
         app.register_theme(theme)
-    problem, has_few = theme_problem(name), app.console.color_system == "standard"
+    problem = theme_problem(name)
+    has_few = app.console.color_system == "standard"
     name = DEFAULT if problem else name
     if has_few:
         name = {DEFAULT: FEW_COLOURS, LIGHT: FEW_LIGHT_COLOURS}.get(name, name)

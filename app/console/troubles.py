@@ -26,11 +26,13 @@ def link_notice(link: LinkState | None, now: datetime, wait: Wait | None) -> Not
     if link is None or link.failing_since is None:
         return None
     kind = error_kind(link.error_kind)
-    title, why = kind.title, _why(kind, link.error_message)
+    title = kind.title
+    why = _why(kind, link.error_message)
     as_of = "" if link.last_ok_at is None else f"What you see is from {clock_time(link.last_ok_at, now)}."
     if kind.concerns == "link":
         silent_s = (now - (link.last_ok_at or link.failing_since)).total_seconds()
-        why, title = f"{title}. {why}".strip(), f"No answer for {span(silent_s)}; {next_poll(wait, now)} (^r: now)"
+        why = f"{title}. {why}".strip()
+        title = f"No answer for {span(silent_s)}; {next_poll(wait, now)} (^r: now)"
     elif kind.passes:
         title = f"{title}; {next_poll(wait, now)}"
     is_fixable = kind.concerns == "token" or (kind.fix and kind.concerns != "link")

@@ -46,7 +46,7 @@ from storage.records.error_kinds import error_kind
 from storage.records.health import NO_STATUS
 from storage.records.insights import FailedRuns
 from widgets.frame import NoticePage, PollTiming, freshness, next_poll
-from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled
+from widgets.health import BLANK, HostFacts, incident_row, poll_row, titled_section
 from widgets.kit.badges import STYLES, Badge, health_badge, run_badge
 from widgets.kit.choice_lists import LeadList, LeadRow
 from widgets.kit.line_text import SteadyText
@@ -319,9 +319,9 @@ class HealthScreen(BaseScreen):
         none = "The hosts were not observed yet."
         if seen_s:
             none = f"None in the last 30 days, observed for {span(seen_s)}."
-        yield from titled("Incidents, 30 days", incidents, none)
+        yield from titled_section("Incidents, 30 days", incidents, none)
         polls = [poll_row(poll, now, width) for poll in view.polls[:MAX_POLLS]]
-        yield from titled("Polls", polls, "The service was not polled yet.")
+        yield from titled_section("Polls", polls, "The service was not polled yet.")
 
     def _host_row(self, view: HealthView, host: PlatformHealth, now: datetime) -> HostFacts:
         past = view.pasts.get(host.platform, NOTHING_SEEN)

@@ -89,7 +89,8 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     Raises:
         GitError: It does not fit or is not whole, a path leads out of the checkout, or that has uncommitted changes.
     """
-    git, patch = git or Git(), Patch(change.patch)
+    git = git or Git()
+    patch = Patch(change.patch)
     await asyncio.to_thread(patch.read)
     remarks = check(change, patch)
     top = await _top_level(folder, git)
@@ -151,7 +152,8 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
         raise GitError(f"The change makes {_names(bad)} a link out of the checkout. Nothing was applied.")
     remarks = []
     for file in patch.files:
-        changed, name = file.changed(), safe_text(file.path)
+        changed = file.changed()
+        name = safe_text(file.path)
         if reason := _RISKS.get(PurePosixPath(file.path).name.casefold()):
             remarks.append(f"{name}: {reason}.")
         if file.path in links:
@@ -171,7 +173,8 @@ async def check_out(history: CommitHistory, branch: str, folder: Path) -> Checke
     Raises:
         GitError: The folder exists, or the branch cannot be fetched or checked out.
     """
-    git, address = history.mirror.git, history.mirror.address
+    git = history.mirror.git
+    address = history.mirror.address
     beside = None
     with suppress(GitError):
         beside = await _top_level(folder, git)

@@ -48,7 +48,7 @@ def _text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode(errors="replace")
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """A name on one line, in quotes as git writes it where a terminal or a script would stumble over it."""
     if name.isprintable() and not set(name) & {'"', "\\"}:
         return name
@@ -60,7 +60,8 @@ def quoted(name: str) -> str:
 def _bar(file: ChangedFile) -> str:
     if file.is_binary:
         return "binary"
-    added, removed = file.additions or 0, file.deletions or 0
+    added = file.additions or 0
+    removed = file.deletions or 0
     scale = min(1.0, _BAR / max(1, added + removed))
     return "+" * round(added * scale) + "-" * round(removed * scale)
 
@@ -95,7 +96,7 @@ FILES: Final[Sequence[Column[ChangedFile]]] = (
     Column("", _bar, tone=lambda _: "dim"),
     Column(
         "file",
-        lambda file: " -> ".join(quoted(path) for path in (file.old_path, file.path) if path is not None),
+        lambda file: " -> ".join(quote_name(path) for path in (file.old_path, file.path) if path is not None),
         "path",
         lambda file: file.path,
         flexible=True,
@@ -167,7 +168,7 @@ async def diff(
         output.text(f"{plural(len(change.files), 'file')}, {plural(added, 'line')} added, {removed} removed")
     elif name_only:
         for file in change.files:
-            output.print(quoted(file.path))
+            output.print(quote_name(file.path))
     elif output.width is None and not color:
         output.write(change.patch)
     else:

@@ -25,7 +25,7 @@ from app.engine.times import exact_ago, rfc3339, span
 from app.results.service import REST_S, WAIT_S
 from app.results.source import Results
 from app.results.steps import NO_LIMIT, StepLines
-from app.runs.command_rows import CACHED_HINT, RunDocument, RunLookup, badge, views
+from app.runs.command_rows import CACHED_HINT, RunDocument, RunLookup, badge, run_documents
 from app.runs.document import NO_PAGE, as_received, instructions_of, run_address, spec_fields
 from storage.records.action import WRITE_KINDS
 from storage.records.error_kinds import error_kind
@@ -90,13 +90,15 @@ class _About(NamedTuple):
 
     @classmethod
     async def read(cls, engine: "Engine", run: "Run") -> "_About":
-        (view,) = await views(engine, [run])
-        agent, sent = (await engine.ledger.agents()).get(run.run_id), await engine.ledger.for_run(run.run_id)
+        (view,) = await run_documents(engine, [run])
+        agent = (await engine.ledger.agents()).get(run.run_id)
+        sent = await engine.ledger.for_run(run.run_id)
         retried = await engine.ledger.results([retry_key(run)] if run.status == "failed" else [])
         return cls(view, agent, list(sent), next(iter(retried.values()), None))
 
     def pairs(self, *, is_table: bool) -> list[tuple[str, str]]:
-        view, run = self.view, self.view.run
+        view = self.view
+        run = self.view.run
         pairs = [
             ("run_id", run.run_id),
             ("status", badge(run.status) if is_table else run.status),
@@ -154,7 +156,8 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
     is_table = output.format is Format.TABLE
     run_turns = None
     async with invocation.engine(needs_token=not cached) as engine:
-        asked_at, lookup = engine.clock(), RunLookup(engine)
+        asked_at = engine.clock()
+        lookup = RunLookup(engine)
         try:
             run = await lookup.cached(run_id) if cached else await lookup.current(run_id)
         except ApiError as error:
@@ -194,7 +197,8 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     """
     output = invocation.output
     async with opened(invocation, run_id) as (engine, results, detail):
-        about, answer = await _About.read(engine, detail.run), await results.turns(detail)
+        about = await _About.read(engine, detail.run)
+        answer = await results.turns(detail)
     if isinstance(answer, Unavailable) and output.format is Format.TABLE:
         about.print_to(output, answer)
     run_turns = require(answer)
@@ -405,7 +409,8 @@ class LogReader:
         return chunk
 
     async def _read(self, offset: int, *, follows: bool) -> LogChunk:
-        before, wait_s = 0 if self.form in {"steps", "only_steps"} else None, WAIT_S if follows else 0
+        before = 0 if self.form in {"steps", "only_steps"} else None
+        wait_s = WAIT_S if follows else 0
         ask = partial(self.engine.extension.log, self.run_id, self.turn, offset=offset, wait_s=wait_s, before=before)
         while True:
             self.output.flush()

@@ -52,7 +52,8 @@ class FilePatch:
 
     def changed(self) -> ChangedFile:
         """The patch's facts of the file so far."""
-        facts, kind = self.facts, self.kind
+        facts = self.facts
+        kind = self.kind
         mode = facts.get("mode")
         return ChangedFile(
             self.path,
@@ -78,7 +79,9 @@ class FilePatch:
         if "rename to" in self.names or "copy to" in self.names:
             return "renamed" if "rename to" in self.names else "copied"
         if self.hunks:  # A patch that git did not write only has /dev/null for it.
-            return "added" if "---" not in self.names else "deleted" if "+++" not in self.names else "modified"
+            if "---" not in self.names:
+                return "added"
+            return "deleted" if "+++" not in self.names else "modified"
         return "mode" if "old mode" in facts and not self.is_binary else "modified"
 
 
@@ -168,7 +171,8 @@ class Patch:
         hunk = Hunk(len(self.kinds), len(self.kinds) + 1)
         file.hunks.append(hunk)
         self._take(HUNK)
-        old_end, new_end = old + olds, new + news
+        old_end = old + olds
+        new_end = new + news
         while (old < old_end or new < new_end) and self._at < len(self.data):
             kind = self.data[self._at]
             kind = ord(" ") if kind == ord("\n") else kind  # An empty line that lost its blank in the mail.
@@ -177,7 +181,8 @@ class Patch:
             if kind != ord("\\") and not ((is_old or kind == ord("+")) and (is_new or kind == ord("-"))):
                 break
             self._take(kind, old, new)
-            old, new = old + is_old, new + is_new
+            old = old + is_old
+            new = new + is_new
             file.additions += kind == ord("+")
             file.deletions += kind == ord("-")
             hunk.end = len(self.kinds)
@@ -213,7 +218,7 @@ def _note(file: FilePatch, line: bytes) -> None:
             if line.startswith(f"{key} ".encode()):
                 written = line[len(key) + 1 :]
                 # git puts a tab after a name with blanks, other programs a date after the tab.
-                name = unquoted(written) if written.startswith(b'"') else written.split(b"\t")[0]
+                name = unquote_name(written) if written.startswith(b'"') else written.split(b"\t")[0]
                 if key in {"---", "+++"}:
                     if name == b"/dev/null":
                         continue
@@ -228,13 +233,13 @@ def _both_names(written: bytes) -> dict[str, str]:
     """
     if written.endswith(b'"'):
         quoted = written.rfind(b' "b/')
-        name = unquoted(written[quoted + 1 :])
+        name = unquote_name(written[quoted + 1 :])
     else:
         name = written[len(written) // 2 + 1 :]
     return {"new": as_name(name[2:])} if name.startswith(b"b/") else {}
 
 
-def unquoted(written: bytes) -> bytes:
+def unquote_name(written: bytes) -> bytes:
     """A name from git's C-style quotes, without quotes and escapes."""
     end = re.match(rb'"(?:[^"\\]|\\.)*"', written)
     inner = written[1:-1] if end is None else end[0][1:-1]

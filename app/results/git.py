@@ -178,7 +178,8 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes, quiet_s: floa
         TooLargeError: It wrote too much, and was killed.
     """
     assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 — both pipes were requested above
-    out, err = bytearray(), bytearray()
+    out = bytearray()
+    err = bytearray()
     async with asyncio.timeout(quiet_s) as patience:
 
         async def receive(stream: asyncio.StreamReader, into: bytearray) -> None:

@@ -123,7 +123,8 @@ class Mirror:
             except GitError as error:
                 if await self._commit(_DEFAULT) is None:
                     raise
-                name, problem = "", str(error)
+                name = ""
+                problem = str(error)
                 with suppress(OSError):
                     name = (self.git_dir / "default-branch").read_text(encoding="utf-8")
             return Heads(await self._commit(ref), await self._commit(_DEFAULT), name, problem)
@@ -325,7 +326,8 @@ class TurnCommits(Struct, frozen=True):
 
 def observed(detail: RunDetail) -> list[Turn]:
     """The turns of a run as they were seen from here: when each began and ended, and how."""
-    run, finals = detail.run, detail.final_statuses
+    run = detail.run
+    finals = detail.final_statuses
     moves: list[tuple[str, datetime | None]] = [(move.new, move.at) for move in detail.transitions]
     moves = moves or [(run.status, run.updated_at)]
     turns: list[Turn] = []
@@ -398,7 +400,9 @@ class CommitHistory(Struct, frozen=True):
         Raises:
             GitError: The turn has no commit, or its change cannot be read.
         """
-        base, head, name = self.base, self.head, self.base_name
+        base = self.base
+        head = self.head
+        name = self.base_name
         if turn is not None:
             known = {entry.turn.number: entry.commits for entry in self.turns}
             if turn not in known:
@@ -406,7 +410,8 @@ class CommitHistory(Struct, frozen=True):
             commits = known[turn]
             if not commits:
                 raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
-            base, head = next(iter(commits[0].parents), None), commits[-1].id
+            base = next(iter(commits[0].parents), None)
+            head = commits[-1].id
             name = "its first parent" if len(commits) == 1 else f"the first parent of its {len(commits)} commits"
             name = name if base else "nothing: it is the first commit"
         change = await self.mirror.change(base, head, name)

@@ -237,7 +237,8 @@ class ChangesPart(SearchedPart):
         self._files.display = len(change.files) > 1
         rows = DiffRows(Patch(change.patch))
         rows.extend(FIRST_LINES)
-        detail, turn = self.subject.detail, self.subject.turn
+        detail = self.subject.detail
+        turn = self.subject.turn
         # The most important facts first.
         facts: tuple[str, ...] = safe_text(change.note), f"as of {(change.head or '')[:10]}"
         if not self._is_beside:
@@ -245,7 +246,8 @@ class ChangesPart(SearchedPart):
             base = f"since {safe_text(change.base_name)}" if change.base_name else ""
             ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
             source = "from git" if change.source == "git" else "from the service"
-            state, whole = "" if change.is_pushed else "not pushed", "whole run" if turn is None else f"turn {turn}"
+            state = "" if change.is_pushed else "not pushed"
+            whole = "whole run" if turn is None else f"turn {turn}"
             facts = state, base, source, f"+{added:,} -{removed:,}", safe_text(change.note), whole, safe_text(ends)
         self.body.show(rows, change.files, facts, is_whole_file=self._is_beside)
         may_change = detail is not None and not detail.is_final and turn in {None, self.subject.last_turn}
@@ -280,7 +282,9 @@ class ChangesPart(SearchedPart):
             self.post_message(self.NotFound(path, file.reason))
             return
         self._clear()
-        self._shown, self._change, self._is_beside = version, file, True
+        self._shown = version
+        self._change = file
+        self._is_beside = True
         await self._show(file)
         self.body.go_to_line(path, line)
 
@@ -292,7 +296,8 @@ class ChangesPart(SearchedPart):
     async def action_open_file(self, in_pager: bool) -> None:
         if self.body.file is None:
             return
-        file, detail = self.body.changed(self.body.file), self.subject.detail
+        file = self.body.changed(self.body.file)
+        detail = self.subject.detail
         blob = file.new_blob or file.old_blob
         if detail is None or blob is None:
             self.session.notify("The file itself needs its repository: name it under [repositories].")
@@ -305,7 +310,8 @@ class ChangesPart(SearchedPart):
 
     @work(exclusive=True, group="pick")
     async def action_apply(self) -> None:
-        results, change = self.subject.results, self._change
+        results = self.subject.results
+        change = self._change
         if (detail := self.subject.detail) is None or change is None:
             self.session.notify("There is no change to apply yet.")
             return
@@ -396,7 +402,9 @@ class ChangesPart(SearchedPart):
     @on(DiffView.ColoursRequested)
     @work(group="colours")
     async def _colour(self, message: DiffView.ColoursRequested) -> None:
-        file, shown, detail = message.file, self._shown, self.subject.detail
+        file = message.file
+        shown = self._shown
+        detail = self.subject.detail
         async with self._lexing:
             # Another change may be shown by now, with fewer files.
             is_gone = shown != self._shown or file >= self.body.count

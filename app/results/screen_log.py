@@ -57,7 +57,8 @@ class LogPart(SearchedPart):
     def show(self) -> None:
         turn = self.subject.run_id, self.subject.turn or self.subject.last_turn
         if turn != self._shown:
-            self._shown, self._offers_steps = turn, False
+            self._shown = turn
+            self._offers_steps = False
             self._start_over()
         self.start(self._follow, exclusive=True, group="log")
 
@@ -88,7 +89,8 @@ class LogPart(SearchedPart):
         self.screen.workers.cancel_group(self.screen, "log")
 
     def tick(self, now: datetime) -> None:
-        spool, size = self._spool, self._whole
+        spool = self._spool
+        size = self._whole
         extent = plural(spool.count, "line")
         if spool.begin:
             whole = f"{size / 1e6:.1f} MB" if size // 1_000_000 else f"{size / 1e3:.0f} KB"
@@ -122,7 +124,8 @@ class LogPart(SearchedPart):
             # A new or replaced log is read backwards from the end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
             wait_s = WAIT_S if offset >= 0 and not self._has_ended else 0
-            shown, before = self._shown, None if self.body.is_raw else 0
+            shown = self._shown
+            before = None if self.body.is_raw else 0
             if shown is None:
                 return
             with showing_failure(self.body):
@@ -143,7 +146,8 @@ class LogPart(SearchedPart):
                 await asyncio.sleep(REST_S)
 
     def _put(self, chunk: LogChunk) -> int:
-        follows, self._problem = self.body.follows, ""
+        follows = self.body.follows
+        self._problem = ""
         spool = self._spool
         if chunk.size < spool.end:
             # The log shrank, so it was replaced.
@@ -159,11 +163,14 @@ class LogPart(SearchedPart):
         is_last = self._shown == (self.subject.run_id, self.subject.last_turn)
         if chunk.ended and not self._has_ended and is_last and detail is not None and not detail.is_final:
             self.session.poll_soon()  # The run's status comes with the list, which is polled later.
-        self._whole, self._has_ended = chunk.size, chunk.ended
-        had_none, lines = not spool.count, None
+        self._whole = chunk.size
+        self._has_ended = chunk.ended
+        had_none = not spool.count
+        lines = None
         self.body.label = 0
         if chunk.steps is not None:
-            self.body.label, self._offers_steps = LABEL + 1, True
+            self.body.label = LABEL + 1
+            self._offers_steps = True
             lines = "".join(f"{line}\n" for step in chunk.steps for line in self._steps.of(step)).encode()
         before = spool.put(chunk, lines)
         if had_none:
@@ -180,7 +187,9 @@ class LogPart(SearchedPart):
     async def _read_earlier(self) -> int | None:
         """Read earlier lines; return how many lines are new, or None."""
         async with self._is_reading:
-            shown, begin, is_raw = self._shown, self._spool.begin, self.body.is_raw
+            shown = self._shown
+            begin = self._spool.begin
+            is_raw = self.body.is_raw
             if shown is None or not begin:
                 return None
             offset, before = (-PIECE, begin) if self.body.label else (max(0, begin - PIECE), None)

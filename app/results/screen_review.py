@@ -64,7 +64,8 @@ class ReviewPart(SearchedPart):
         self.start(self._read, exclusive=True, group="review")
 
     async def _read(self) -> None:
-        subject, detail = self.subject, self.subject.detail
+        subject = self.subject
+        detail = self.subject.detail
         wanted = subject.version
         if detail is None or wanted == self._shown:
             return
@@ -80,7 +81,8 @@ class ReviewPart(SearchedPart):
         self._shown = wanted
 
     def _show_none(self, title: str, reason: str) -> None:
-        self._reviews, self._shown = (), None
+        self._reviews = ()
+        self._shown = None
         self.refresh_bindings()
         self._findings.display = False
         self._findings.show(lambda _: ())

@@ -34,7 +34,8 @@ class Results:
     ) -> None:
         git = Git(network=network or Network())
         # All profiles share the repositories that were fetched; their files may be deleted.
-        mirrors, most_mb = data_root(settings) / "repositories", settings.results.mirrors_mb
+        mirrors = data_root(settings) / "repositories"
+        most_mb = settings.results.mirrors_mb
         self.repositories = RunRepositories(mirrors, settings.repositories, most_mb=most_mb, git=git)
         self._reviews = settings.results.reviews
         self._service = service
@@ -213,4 +214,6 @@ def unpushed_turn(run_turns: RunTurns | Unavailable | None, turn: int | None) ->
     if last is None:
         return None
     is_passed_on = not turn and last.files is None and last.outcome != "completed"
-    return last.number if last.is_unpushed else last.from_turn if is_passed_on else None
+    if last.is_unpushed:
+        return last.number
+    return last.from_turn if is_passed_on else None

@@ -42,12 +42,16 @@ class StepLines(Struct, eq=False):
             self._calls[step.call] = step
         if step.kind == "result" and not (step.failed or self.whole) and call is not None and call.kind == "edited":
             return
-        kind = safe_text(("ERROR" if step.kind == "error" else "FAILED") if step.failed else step.kind, limit=LABEL)
+        failure = "ERROR" if step.kind == "error" else "FAILED"
+        kind = safe_text(failure if step.failed else step.kind, limit=LABEL)
         kind_code = _BAD if step.failed else _TONES.get(step.kind, _QUIET)
-        seconds, began = step.seconds, None if call is None else call.at
+        seconds = step.seconds
+        began = None if call is None else call.at
         if seconds is None and step.kind == "result" and step.at is not None and began is not None:
             seconds = max(0.0, (step.at - began).total_seconds())
-        took = "" if seconds is None else span(seconds) if seconds >= _SECONDS else f"{seconds:.1f}s"
+        took = ""
+        if seconds is not None:
+            took = span(seconds) if seconds >= _SECONDS else f"{seconds:.1f}s"
         used = "" if step.tokens is None else plural(step.tokens, "token")
         figures = "  ".join(filter(None, (took, used)))
         is_loud = step.failed or step.kind in {"said", "printed", "ran", "used", "error"}
@@ -58,12 +62,17 @@ class StepLines(Struct, eq=False):
             shown = [safe_log_line(line, limit=NO_LIMIT) if self.whole else safe_log_line(line) for line in lines]
         else:
             # The end of an output is more useful than its beginning.
-            begin, end = map(safe_log_line, lines[: most // 3]), map(safe_log_line, lines[most // 3 - most :])
+            begin = map(safe_log_line, lines[: most // 3])
+            end = map(safe_log_line, lines[most // 3 - most :])
             shown = [*begin, safe_text(f"… {plural(left_out, 'more line')}: {self.more}"), *end]
         for number, line in enumerate(shown):
             label = f"{'' if number else kind:<{LABEL}}"
-            text = line if number or not figures else f"{line}  ({figures})" if line else figures
-            code = _SIGNS.get(line[:1], "") if step.kind == "edited" else "" if is_loud else _QUIET
+            text: str = line
+            if figures and not number:
+                text = f"{line}  ({figures})" if line else figures
+            code = "" if is_loud else _QUIET
+            if step.kind == "edited":
+                code = _SIGNS.get(line[:1], "")
             yield (
                 f"{_coloured(label, kind_code)} {_coloured(text, code)}" if self.colour else f"{label} {text}".rstrip()
             )

@@ -19,7 +19,7 @@ from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, compl
 from app.cli.output import Bar, Rows
 from app.engine.text import closest, plural
 from app.engine.times import exact_ago, parse_period, rfc3339
-from app.runs.command_rows import CACHED_HINT, CHUNK, COLUMNS, EXPORTED, RunDocument, continued_from, views
+from app.runs.command_rows import CACHED_HINT, CHUNK, COLUMNS, EXPORTED, RunDocument, continued_from, run_documents
 from storage.records import FINAL_STATUSES, KNOWN_STATUSES, Coverage, CoverageGap, Run, RunFilter, link_of
 
 if TYPE_CHECKING:
@@ -102,12 +102,12 @@ def run_filter(
     latest = None if until is None else parse_period(until, now)[1]
     condition = RunFilter(**lists, since=earliest, until=latest, active=active)
     if search:
-        from app.runs.query import both, parse
+        from app.runs.query import combine_filters, parse
 
         query = parse(search, now)
         if query.problems:
             raise failed("usage", f"--search, {query.problems[0]}", problems=[*map(asdict, query.problems)])
-        condition = both(condition, query.filter)
+        condition = combine_filters(condition, query.filter)
     if condition.since and condition.until and condition.since > condition.until:
         raise failed("usage", "The time range ends before it begins.")
     if contradicted := set(condition.statuses) & set(condition.not_statuses):
@@ -144,7 +144,8 @@ async def list_runs(
     async with _opened(invocation, filters, most, is_cached=cached) as listing:
         with invocation.exporting(None, "runs", COLUMNS) as rows:
             await listing.print(rows)
-        more, remark = await listing.more(), await listing.remark(rows.count)
+        more = await listing.more()
+        remark = await listing.remark(rows.count)
     rows.end(more, empty="No run matches.")
     if invocation.output.format is not Format.JSON:
         invocation.output.note(remark)
@@ -199,7 +200,8 @@ class _RunList:
     """The number of its runs that were not confirmed for too long to count as live."""
 
     async def print(self, rows: Rows[RunDocument]) -> None:
-        wanted, cache = self.condition, self.engine.cache
+        wanted = self.condition
+        cache = self.engine.cache
         only_cached = {
             "is:stuck": wanted.stuck,
             "is:followed": wanted.followed,
@@ -219,7 +221,7 @@ class _RunList:
         # On a terminal, the rows themselves show the progress.
         with closing(Bar(sys.stderr if rows.output.width is None and not self.is_cached else None)) as bar:
             async for runs in self._held() if self.is_cached else self._fetched():
-                shown = await views(self.engine, runs, continued)
+                shown = await run_documents(self.engine, runs, continued)
                 if times := [view.detail.last_seen_at for view in shown if view.detail]:
                     confirmed_from = self.asked_at - self.engine.settings.history.confirmed_for
                     self.long_ago += sum(time < confirmed_from for time in times)
@@ -234,7 +236,8 @@ class _RunList:
 
     async def _held(self) -> AsyncIterator[Sequence[Run]]:
         self.dropped = self.coverage.dropped
-        left, last = self.limit, None
+        left = self.limit
+        last = None
         while left != 0:
             if not (runs := await self.engine.cache.runs(self.condition, min(CHUNK, left or CHUNK), last)):
                 return
@@ -261,7 +264,8 @@ class _RunList:
         return max([*polled, *(self.seen_at or ())], default=None)
 
     async def more(self) -> dict[str, object]:
-        as_of, coverage = await self._as_of(), self.coverage
+        as_of = await self._as_of()
+        coverage = self.coverage
         # `complete_since` holds only if nothing is missing from then until `as_of`.
         is_current = as_of is not None and coverage.is_current(as_of)
         newest = coverage.ranges[0].end if coverage.ranges else None

@@ -69,7 +69,8 @@ class RunLookup(Struct, frozen=True):
             return detail.run
         if len(text) < SHORTEST_PART:
             return None
-        matching, offset = list[str](), 0
+        matching = list[str]()
+        offset = 0
         while rows := await self.engine.cache.rows(RunFilter(search=text), RunSort(), offset=offset, limit=200):
             matching += [row.run_id for row in rows if row.run_id.startswith(text) or row.run_id.endswith(text)]
             offset += len(rows)
@@ -139,7 +140,7 @@ class RunDocument(Struct, frozen=True):
         return "—" if seconds is None else span(seconds, pads_hours=False)
 
 
-async def views(
+async def run_documents(
     engine: "Engine | ProfileFiles", runs: Sequence[Run], continued: Mapping[str, str] | None = None
 ) -> tuple[RunDocument, ...]:
     """These runs with the data of cache and ledger; `continued` is as of `continued_from`."""

@@ -21,7 +21,7 @@ from app.cli.output import Column, Document, facts, progress_bar
 from app.engine.events import Event, LinkChanged
 from app.engine.text import plural, safe_text
 from app.engine.times import parse_duration, rfc3339, span
-from app.runs.command_rows import COLUMNS, RunLookup, badge, views
+from app.runs.command_rows import COLUMNS, RunLookup, badge, run_documents
 from storage.records import ACTIVE_STATUSES, Run, RunFilter
 from storage.records.error_kinds import error_kind
 
@@ -160,7 +160,7 @@ async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: ti
         lookup = RunLookup(engine)
         named = dict.fromkeys([(await lookup.current(text)).run_id for text in run_ids])
         results = await RunWaiter(engine, output.note, fail_fast=fail_fast).until_final(list(named), patience)
-        shown = await views(engine, [result.run for result in results.values() if result.run is not None])
+        shown = await run_documents(engine, [result.run for result in results.values() if result.run is not None])
         now = engine.clock()
     failure = wait_failure(results)
     bad = [
@@ -200,7 +200,8 @@ class RunWaiter(Struct, frozen=True):
             NotAuthorizedError, ForbiddenError: Waiting longer would change nothing.
         """
         deadline = time.monotonic() + patience.total_seconds()
-        statuses, reasons = dict[str, str](), dict[str, str]()
+        statuses = dict[str, str]()
+        reasons = dict[str, str]()
         examined = set(ACTIVE_STATUSES)
         pause_s = FIRST_PAUSE_S
         if self.is_stale:
@@ -310,8 +311,10 @@ async def sync(invocation: Invocation, /, *, days: float | None) -> int:
                             await asyncio.sleep(wait_s)
         except ApiError as error:
             raise of_api_error(error, hint="The runs fetched so far are kept.") from error
-        coverage, held = await engine.cache.coverage(), await engine.cache.count(RunFilter())
-        done, dropped = engine.backfill.progress.done_runs, engine.backfill.progress.dropped
+        coverage = await engine.cache.coverage()
+        held = await engine.cache.count(RunFilter())
+        done = engine.backfill.progress.done_runs
+        dropped = engine.backfill.progress.dropped
     # Without a walk from the newest run, newer ones may be missing.
     complete_since = coverage.complete_since if coverage.as_of else None
     document: dict[str, object] = {

@@ -116,7 +116,8 @@ def terms(line: str) -> Iterator[Term]:
     """The terms of a line, from left to right; together they cover everything except blanks."""
     end = 0
     while (match := _START.search(line, end)) is not None:
-        start, at = match.start(), match.end()
+        start = match.start()
+        at = match.end()
         name = _NAME.match(line, at)
         # Other names before a colon are part of a word, as in `gitlab:acme/api`.
         if name is None or not (name[1].casefold() in COLUMNS or key_name(name[1]) or closest_key(name[1])):
@@ -216,7 +217,7 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
     """The mistake in the term's syntax, if any."""
     for token in term.tokens:
         if not token.is_closed:
-            return unclosed(token)
+            return unclosed_quote(token)
         if wanted == "status" and not token.is_quoted and "*" in token.text:
             return QueryProblem(
                 token.start, token.end, "A status has no pattern.", "Write it out, or exclude some: -status:…"
@@ -233,7 +234,7 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
     return None
 
 
-def unclosed(token: QueryToken) -> QueryProblem:
+def unclosed_quote(token: QueryToken) -> QueryProblem:
     """The problem of an unclosed quote."""
     return QueryProblem(token.start, token.end, "The quote is not closed.", 'End it with ".')
 
@@ -289,7 +290,7 @@ class _Parser:
                 fix = f'Exclude with -branch: or -repo:, or search for it as it is: "-{token.text}".'
                 return QueryProblem(term.start, term.end, "A search word cannot be excluded.", fix)
             if not token.is_closed:
-                return unclosed(token)
+                return unclosed_quote(token)
             self.words += token.text.split()
             return None
         if (wanted := key_name(term.key)) is None:
@@ -313,7 +314,9 @@ class _Parser:
         self.problems.append(QueryProblem(start, end, message, fix))
 
     def finish(self) -> RunFilter:
-        since, until, statuses = self.since, self.until, self.lists.get("statuses")
+        since = self.since
+        until = self.until
+        statuses = self.lists.get("statuses")
         if (ended := self.states.get("ended")) is not None:
             if "active" in self.states:
                 self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
@@ -382,7 +385,7 @@ def written_order(sort: RunSort) -> str:
     return f"{'-' if sort.descending else ''}{sort.column}"
 
 
-def both(one: RunFilter, other: RunFilter) -> RunFilter:
+def combine_filters(one: RunFilter, other: RunFilter) -> RunFilter:
     """Combine two filters as if they were in one line: lists join, limits tighten, words add up."""
     return replace(
         one,

@@ -26,7 +26,7 @@ from app.runs.screen_views import (
     first_query,
     named,
     problem_texts,
-    replaced,
+    replace_terms,
     views_of,
 )
 from storage.records import Action, RunRow
@@ -92,7 +92,8 @@ class RunsScreen(RunActions):
         query = first_query(session.settings, known)
         self.set_reactive(RunsScreen.table_query, query)
         self.bar = FilterBar(lambda line: parse(line, session.run_now()).spans)
-        settings, now = session.settings, session.run_now()
+        settings = session.settings
+        now = session.run_now()
         self.table = RunTable(now, known.columns, confirmed_for=settings.history.confirmed_for)
         self.pane, self.needs_you = RunPane(now), NeedsYou(session.clock())
         self.split = SplitView(self.table, self.pane, has_pane=known.detail)
@@ -372,8 +373,10 @@ class RunsScreen(RunActions):
     ) -> None:
         """Let the user choose, and replace the terms with these keys by the chosen ones."""
         if (choice := await self.app.push_screen_wait(sheet)) is not None:
-            line, now = replaced(self.table_query.line, keys, terms(choice)), self.session.run_now()
-            before, after = parse(self.table_query.line, now), parse(line, now)
+            line = replace_terms(self.table_query.line, keys, terms(choice))
+            now = self.session.run_now()
+            before = parse(self.table_query.line, now)
+            after = parse(line, now)
             # A choice that changes nothing does not rewrite short or quoted terms.
             if before.filter != after.filter or before.problems:
                 self.set_line(line)
@@ -388,9 +391,9 @@ class RunsScreen(RunActions):
 
     @work
     async def action_pick_dates(self) -> None:
-        from app.runs.screen_pickers import DatesPicker, dated
+        from app.runs.screen_pickers import DatesPicker, date_terms
 
-        await self._pick(DatesPicker(self.table_query.line, self.session.run_now()), {"since", "until"}, dated)
+        await self._pick(DatesPicker(self.table_query.line, self.session.run_now()), {"since", "until"}, date_terms)
 
     @work
     async def action_pick_order(self) -> None:
@@ -465,7 +468,8 @@ class RunsScreen(RunActions):
     # Display
 
     def _show_query(self) -> None:
-        query, condition = self.table_query, self.loader.condition
+        query = self.table_query
+        condition = self.loader.condition
         self.table.words = tuple(condition.search.casefold().split())
         if query.cursor is None:
             self.bar.line.put(query.line, 0)
@@ -476,14 +480,17 @@ class RunsScreen(RunActions):
 
     @on(RunsLoader.ViewsCounted)
     def _show_views(self) -> None:
-        bar, counts, views = self.bar.views, self.loader.counts, self.views
+        bar = self.bar.views
+        counts = self.loader.counts
+        views = self.views
         bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in views)
         here = self.table_query.view.name
         bar.current = next((index for index, view in enumerate(views) if view.name == here), 0)
         bar.is_changed = self.table_query.is_changed
 
     def _show_remark(self) -> None:
-        count, cap = len(self.table.marks), self.session.settings.console.send_cap
+        count = len(self.table.marks)
+        cap = self.session.settings.console.send_cap
         if problems := self.table_query.problems(self.session.run_now(), self.loader.statuses):
             self.bar.remark = tuple(problem_texts(problems[0])), "bad"
         elif count:
@@ -525,5 +532,6 @@ class RunsScreen(RunActions):
         self.loader.load_run()
 
     def _offer_keys(self) -> None:
-        older, is_any = self.older_runs, bool(self.table.window.runs or self.table.marks)
+        older = self.older_runs
+        is_any = bool(self.table.window.runs or self.table.marks)
         self.offered = older.may_fetch, older.may_pause, older.is_paused, is_any, self.keys_now

@@ -80,14 +80,14 @@ def with_engine(
 def using_engine(group: str) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
     """Turn a coroutine method that needs the engine, its first argument, into one that starts it with `with_engine`."""
 
-    def decorated(method: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    def decorator(method: Callable[..., Awaitable[None]]) -> Callable[..., None]:
         @wraps(method)
         def start(screen: BaseScreen, *arguments: object) -> None:
             with_engine(screen, partial(method, screen), group, *arguments)
 
         return start
 
-    return decorated
+    return decorator
 
 
 class RunActions(BaseScreen):
@@ -120,7 +120,8 @@ class RunActions(BaseScreen):
             many = f"{len(runs):,} runs are marked, but only one can be continued at a time. Press esc to unmark them."
             self.session.notify(many, severity="warning")
         else:
-            finals, here = await engine.cache.final_statuses(), engine is self.session.engine
+            finals = await engine.cache.final_statuses()
+            here = engine is self.session.engine
             form = ContinueRunForm(engine, runs[0], final_statuses=finals, may_wait=here)
             self.app.push_screen(form, self.form_closed)
 
@@ -128,8 +129,10 @@ class RunActions(BaseScreen):
     async def action_cancel_run(self, engine: "Engine") -> None:
         from app.actions.screen_many import cancel_sheet
 
-        runs, finals = await self._runs(), await engine.cache.final_statuses()
-        active, cap = [run for run in runs if run.status not in finals], engine.settings.console.send_cap
+        runs = await self._runs()
+        finals = await engine.cache.final_statuses()
+        active = [run for run in runs if run.status not in finals]
+        cap = engine.settings.console.send_cap
         if len(active) > cap:
             why = f"Nothing was sent: {len(active):,} runs to cancel, more than {cap}."
             self.session.notify(f"{why} Mark fewer, or raise send_cap in [console].", severity="warning")
@@ -195,7 +198,8 @@ class RunActions(BaseScreen):
             self.action_refresh()
 
     async def _runs(self) -> list[Run]:
-        engine, ids = self.acting_engine, self.chosen_ids
+        engine = self.acting_engine
+        ids = self.chosen_ids
         details = {} if isinstance(engine, str) else await engine.cache.details(ids)
         return [details[run_id].run for run_id in ids if run_id in details]
 

@@ -36,7 +36,8 @@ class ExportFile:
     """One file that is being written."""
 
     def __init__(self, file: TextIO, suffix: str) -> None:
-        self._file, self._suffix = file, suffix
+        self._file = file
+        self._suffix = suffix
         self.table = csv.writer(file, lineterminator="\n")
         self.count = 0
 
@@ -84,7 +85,8 @@ async def write(cache: "Cache", condition: RunFilter, sort: RunSort, marks: Sequ
 
     Returns their number; raises as `exporting` does, or a StorageError.
     """
-    stuck, ids = await cache.stuck(), list(marks)
+    stuck = await cache.stuck()
+    ids = list(marks)
     while not marks and (rows := await cache.rows(condition, sort, offset=len(ids), limit=CHUNK * 10)):
         ids += [row.run_id for row in rows]
     # Runs that arrive during the export shift the pages: a run met twice is written once.
@@ -93,7 +95,8 @@ async def write(cache: "Cache", condition: RunFilter, sort: RunSort, marks: Sequ
         for start in range(0, len(ids), CHUNK):
             details = await cache.details(ids[start : start + CHUNK])
             for detail in [details[run_id] for run_id in ids[start : start + CHUNK] if run_id in details]:
-                run, is_stuck = detail.run, detail.run.run_id in stuck
+                run = detail.run
+                is_stuck = detail.run.run_id in stuck
                 times = rfc3339(run.created_at), rfc3339(run.updated_at)
                 row = run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, is_stuck
                 # An empty cell means unknown.
@@ -127,8 +130,10 @@ class ExportScreen(PickerScreen[str]):
     def __init__(self, title: str, suggested: Path, write: Callable[[Path], Awaitable[str]]) -> None:
         """Prepare; `write` writes the file completely or not at all, and may raise OSError and StorageError."""
         super().__init__()
-        self.TITLE_TEXT, self.HINT = title, f"{ENDINGS}, by its ending · enter save"
-        self._suggested, self._write_file = suggested, write
+        self.TITLE_TEXT = title
+        self.HINT = f"{ENDINGS}, by its ending · enter save"
+        self._suggested = suggested
+        self._write_file = write
         self._replacing: Path | None = None
         """The existing file that the user was warned of."""
 
@@ -143,7 +148,8 @@ class ExportScreen(PickerScreen[str]):
 
     @on(Input.Submitted)
     def _on_entered(self, message: Input.Submitted) -> None:
-        path, note = typed_path(message.value), self.query_one(SheetNote)
+        path = typed_path(message.value)
+        note = self.query_one(SheetNote)
         if (why := export_problem(path)) is not None:
             note.say(why, "bad")
         elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):

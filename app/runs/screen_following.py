@@ -29,11 +29,13 @@ class RunFollower:
 
     def __init__(self, engine: "Engine", session: Session, write: Callable[[str], None]) -> None:
         """Start empty; `write` sends text to the terminal unchanged, or nowhere without a terminal."""
-        profile, notify = engine.profile, engine.settings.notify
+        profile = engine.profile
+        notify = engine.settings.notify
         state = engine.state if isinstance(engine.state, State) else None
         incidents = IncidentReader.of(engine.cache, engine.settings, profile)
         self.watch = Watch(engine.cache, engine.ledger, state, notify, incidents, profile.name)
-        self._engine, self._session = engine, session
+        self._engine = engine
+        self._session = session
         bell = session.app.bell if notify.bell else lambda: None
         self._channels = Channels(notify.desktop, notify.command, os.environ, bell, write)
         self._troubles: set[str] = set()
@@ -45,7 +47,8 @@ class RunFollower:
 
     async def toggle(self, *run_ids: str) -> None:
         """Follow these runs, or unfollow them if all are followed, and confirm which."""
-        cache, session = self._engine.cache, self._session
+        cache = self._engine.cache
+        session = self._session
         followed = {pinned.run_id for pinned in session.pins}
         if followed.issuperset(run_ids):
             for run_id in run_ids:
@@ -72,7 +75,8 @@ class RunFollower:
         report = await self.watch.read_news()
         await self._read_pins()
         for news in report.screen:
-            run_id, level = news.about.get("run_id"), news.level
+            run_id = news.about.get("run_id")
+            level = news.level
             opens = OpenRun(run_id) if run_id else GoToTab("inbox", news.group)
             self._session.notify(news.body, title=news.title, severity=level, timeout=TOAST_S[level], opens=opens)
         if report.outward:

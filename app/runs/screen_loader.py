@@ -65,7 +65,8 @@ class FailureLogs:
 
     def __init__(self, screen: "BaseScreen", read_again: Callable[[], None]) -> None:
         """`read_again` is called when a requested log end arrives."""
-        self._screen, self._read_again = screen, read_again
+        self._screen = screen
+        self._read_again = read_again
         self._tails: dict[object, tuple[datetime | None, LogTail]] = {}
         """By run and its own time; with the time of a request that failed, which is repeated."""
         self._requested: object = None
@@ -78,7 +79,8 @@ class FailureLogs:
             key = detail.run.run_id, detail.run.updated_at
             failed_at, tail = self._tails.get(key, (None, None))
             if tail is None or (failed_at is not None and self._screen.session.run_now() - failed_at > RETRY_AFTER):
-                tail, wanted = None, key
+                tail = None
+                wanted = key
         if wanted != self._requested:
             self._requested = wanted
             self._screen.workers.cancel_group(self._screen, TAIL_GROUP)
@@ -100,7 +102,8 @@ class FailureLogs:
         self._read_again()
 
     async def _read(self, extension: "ServiceExtension", detail: RunDetail) -> LogTail:
-        run, summary = detail.run, detail.summary
+        run = detail.run
+        summary = detail.summary
         turn = summary.turns if (summary.status, summary.updated_at) == (run.status, run.updated_at) else None
         if turn is None:
             turns = await extension.turns(run.run_id)
@@ -147,7 +150,8 @@ class RunsLoader:
     def __init__(self, screen: "BaseScreen", split: "SplitView", query: TableQuery) -> None:
         self._screen = screen
         self._session = screen.session
-        self._table, self._pane = split.table, split.pane
+        self._table = split.table
+        self._pane = split.pane
         self.query = query
         self.extent: Extent | None = None
         """The extent of the cache; None: not known yet."""
@@ -217,7 +221,8 @@ class RunsLoader:
             self._numbers.ask()
         elif isinstance(event, BackfillMoved):
             # The progress is shown with the next tick.
-            before, self._phase = self._phase, event.progress.phase
+            before = self._phase
+            self._phase = event.progress.phase
             if self._phase != before:
                 self.runs_changed()
         elif isinstance(event, LinkChanged | RunsChanged | FilesChangedElsewhere):
@@ -265,9 +270,13 @@ class RunsLoader:
     async def _read(self) -> None:
         if (engine := self._session.engine) is None:
             return
-        changed, self._changed = self._changed, set()
+        changed = self._changed
+        self._changed = set()
         try:
-            cache, table, query, condition = engine.cache, self._table, self.query, self.condition
+            cache = engine.cache
+            table = self._table
+            query = self.query
+            condition = self.condition
             if "query" in changed and condition.is_scan and query.grouping is None:
                 await self._read_page_by_page(cache, condition)
             else:
@@ -285,7 +294,9 @@ class RunsLoader:
 
     async def _read_page_by_page(self, cache: "Cache", condition: RunFilter) -> None:
         """Show early matches at once, then the rows around them, and their number once all runs were searched."""
-        table, sort, count = self._table, self.query.sort, 0
+        table = self._table
+        sort = self.query.sort
+        count = 0
         # Time limits of the first and second search for a page.
         for patience_s in (0.015, 0.06):
             request = table.request(condition, sort)
@@ -314,7 +325,9 @@ class RunsLoader:
     async def _read_numbers(self, *, is_counted: bool = True) -> None:
         if (engine := self._session.engine) is None:
             return
-        cache, condition, matching = engine.cache, self.condition, self._table.window.runs
+        cache = engine.cache
+        condition = self.condition
+        matching = self._table.window.runs
         history = await cache.history(cache.clock())
         extent = Extent(
             matching,
@@ -362,13 +375,16 @@ class RunsLoader:
     async def _read_names(self) -> None:
         if (engine := self._session.engine) is not None:
             cache = engine.cache
-            repositories, branches = await cache.repositories(), await cache.branches(RunFilter())
+            repositories = await cache.repositories()
+            branches = await cache.branches(RunFilter())
             self.names = Vocabulary(repositories, branches, await cache.agents(), await cache.known_statuses())
 
     # Selected run
 
     async def _read_run(self) -> None:
-        engine, row, now = self._session.engine, self._table.row, self._session.run_now()
+        engine = self._session.engine
+        row = self._table.row
+        now = self._session.run_now()
         if engine is None or row is None:
             self._pane.show(None, now)
             return
@@ -380,12 +396,14 @@ class RunsLoader:
 
     def _unknown_runs(self) -> list[RunRow]:
         """The visible runs whose summaries are due, the one under the cursor first."""
-        engine, here = self._session.engine, self._table.row
+        engine = self._session.engine
+        here = self._table.row
         rows = dict.fromkeys((*([here] if here else []), *self._table.rows_on_show))
         return [row for row in rows if engine is not None and engine.summaries.are_due(row)]
 
     async def _learn(self) -> None:
-        engine, rows = self._session.engine, self._unknown_runs()
+        engine = self._session.engine
+        rows = self._unknown_runs()
         if engine is None or not rows:
             return
         try:
@@ -404,7 +422,8 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
     """Read a run with the instructions sent from here; None: the cache does not hold it."""
     from app.actions.actions import retry_key  # the engine, which is open, has imported it
 
-    cache, ledger = engine.cache, engine.ledger
+    cache = engine.cache
+    ledger = engine.ledger
     if (detail := await cache.detail(run_id)) is None:
         return None
     # By the service's clock, like all other times of a run.

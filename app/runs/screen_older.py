@@ -132,7 +132,8 @@ class OlderRuns:
 
     async def _ask_with_filter(self, engine: "Engine") -> None:
         """Fetch runs that match the query until some arrive or the service has no more."""
-        query, gap = self._loader.query, self._wanted
+        query = self._loader.query
+        gap = self._wanted
         if self._filtered is None or self._filtered[:2] != (query, gap):
             counts = engine.listing.older(self._loader.condition, gap.before if gap else None)
             self._filtered = query, gap, counts
@@ -149,7 +150,8 @@ class OlderRuns:
 
     async def _walk_until_found(self, engine: "Engine") -> None:
         condition = self._loader.condition
-        count, has_more = await engine.cache.count(condition), True
+        count = await engine.cache.count(condition)
+        has_more = True
         while has_more and await engine.cache.count(condition) <= count:
             try:
                 has_more = await engine.backfill.fetch_older(since=condition.since, gap=self._wanted)
@@ -188,15 +190,19 @@ class OlderRuns:
         query = self._loader.query
         has_counts = not query.is_changed and query.view.query in self._loader.counts
         is_limited = not extent.history.coverage.ranges or self.gap is not None
-        session, now = self._session, self._session.clock()
+        session = self._session
+        now = self._session.clock()
         # While the link is down, no row counts as fresh.
         fresh_from = now if session.vitals.as_of else now - timedelta(seconds=session.vitals.timing.late_after_s)
         history = timedelta(days=session.settings.history.days)
         return ExtentLine(extent, now, fresh_from, self.progress, history, is_limited, has_counts)
 
     def nothing_here(self) -> Notice:
-        session, query, extent = self._session, self._loader.query, self._loader.extent
-        empty, vitals = None if query.is_changed else query.view.empty, session.vitals.now
+        session = self._session
+        query = self._loader.query
+        extent = self._loader.extent
+        empty = None if query.is_changed else query.view.empty
+        vitals = session.vitals.now
         looked: tuple[str, ...] = ()
         if (gap := self.gap) is not None and extent is not None:
             runs = missing_text(gap, session.run_now())
@@ -217,10 +223,13 @@ class OlderRuns:
             name = safe_text(group.name, limit=200) or "no branch"
             runs, them = ("1 run", "it") if group.runs == 1 else (f"{group.runs:,} runs", "them")
             return f"{runs} of {name}; press enter to {'unfold' if group.is_folded else 'fold'} {them}."
-        gap, extent = self.gap, self._loader.extent
+        gap = self.gap
+        extent = self._loader.extent
         if gap is None or self._session.engine is None or extent is None:
             return ""
-        now, history, progress = self._session.clock(), self._session.settings.history, self.progress
+        now = self._session.clock()
+        history = self._session.settings.history
+        progress = self.progress
         why = "Press enter to fetch them."
         if self.is_fetching:
             why = f"They are being fetched: {self._how_far}; press esc to stop."

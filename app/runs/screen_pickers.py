@@ -47,13 +47,14 @@ Limits = tuple[str, str]
 
 def limits_of(day: date) -> Limits:
     """The limits of a day of the local calendar: its date, if the day begins at midnight UTC."""
-    begin, end = local_moment(day), local_moment(day + timedelta(days=1))
+    begin = local_moment(day)
+    end = local_moment(day + timedelta(days=1))
     if begin.time() == end.time() == time.min:
         return f"{begin:%Y-%m-%d}", f"{begin:%Y-%m-%d}"
     return begin.astimezone().isoformat(timespec="minutes"), (end - INSTANT).astimezone().isoformat()
 
 
-def dated(limits: Limits) -> list[str]:
+def date_terms(limits: Limits) -> list[str]:
     return [f"{key}:{text}" for key, text in zip(("since", "until"), limits, strict=True) if text]
 
 
@@ -100,7 +101,8 @@ class ValuePicker(PickerScreen[Picked]):
         self._marks |= dict.fromkeys(excluded or (), "not")
         known = {item.value: item for item in items}
         self._items = [known.get(value, PickItem(value)) for value in dict.fromkeys((*self._marks, *known))]
-        self._can_exclude, self._takes_text = excluded is not None, takes_text
+        self._can_exclude = excluded is not None
+        self._takes_text = takes_text
 
     def compose_choice(self) -> ComposeResult:
         yield LineInput(placeholder=f"type to find{'; * matches any text' if self._takes_text else ''}", compact=True)
@@ -136,7 +138,8 @@ class ValuePicker(PickerScreen[Picked]):
         """Move the cursor; a single step wraps around the ends."""
         picks = self.query_one(PickList)
         if picks.highlighted is not None:
-            there, count = picks.highlighted + step, picks.option_count
+            there = picks.highlighted + step
+            count = picks.option_count
             picks.highlighted = there % count if abs(step) == 1 else min(max(0, there), count - 1)
 
     def action_nothing(self) -> None:
@@ -169,13 +172,17 @@ async def value_sheet(cache: "Cache", condition: RunFilter, key: KeyName, here: 
         return ValuePicker("Filter by status", items, condition.statuses, condition.not_statuses)
     if key == "repo":
         names = here.repository if here else "", *await cache.repositories()
-        wanted, excluded, title = condition.repositories, condition.not_repositories, "Filter by repository"
+        wanted = condition.repositories
+        excluded = condition.not_repositories
+        title = "Filter by repository"
     else:
         names = (
             here.branch_name if here else "",
             *await cache.branches(replace(condition, branches=(), not_branches=())),
         )
-        wanted, excluded, title = condition.branches, condition.not_branches, "Filter by branch"
+        wanted = condition.branches
+        excluded = condition.not_branches
+        title = "Filter by branch"
     return ValuePicker(title, map(PickItem, filter(None, names)), wanted, excluded, takes_text=True)
 
 
@@ -224,7 +231,7 @@ class DatesPicker(PickerScreen[Limits]):
     @on(Input.Changed)
     def _explain(self) -> bool:
         """Explain the limits; False: they are invalid."""
-        query = parse(" ".join(dated(self._limits)), self._now)
+        query = parse(" ".join(date_terms(self._limits)), self._now)
         note = self.query_one(SheetNote)
         if query.problems:
             note.say(f"{query.problems[0].message} {query.problems[0].fix}", "bad")
@@ -254,7 +261,8 @@ def order_sheet(sort: RunSort) -> ChoiceSheet[RunSort]:
 
 def view_picker(views: Sequence[View], current: View) -> ChoiceSheet[tuple[View, bool]]:
     """A sheet that closes with a view, and whether to forget it instead of showing it."""
-    names, choices = [view.name for view in views], list[tuple[Content, tuple[View, bool]]]()
+    names = [view.name for view in views]
+    choices = list[tuple[Content, tuple[View, bool]]]()
     for view in views:
         order = f"  sorted by {written_order(view.sort)}" if view.sort else ""
         text = f"{safe_text(view.query, limit=80) or 'every run'}{order}"
@@ -295,7 +303,8 @@ class ViewSaver(PickerScreen[ViewSettings]):
 
     def action_replace(self) -> None:
         """Close with the view, even if it replaces one that was saved here."""
-        name, other = self.query_one(LineInput).value.strip(), self._explain()
+        name = self.query_one(LineInput).value.strip()
+        other = self._explain()
         if name and (other is None or other.origin == "saved"):
             self.dismiss(ViewSettings(name, self._query.line, self._query.sort, str(self._query.grouping or "")))
 
@@ -362,7 +371,8 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     def action_size(self, cells: int | None) -> None:
         """Widen the column by this many cells; None: fit its text."""
-        key, columns = self._key, self._table.columns
+        key = self._key
+        columns = self._table.columns
         drawn = {placed.column.title: placed.width for placed in columns.layout.placed}
         width = columns.choice.widths.get(key) or drawn.get(key) or COLUMN_BY_KEY[key].width
         self._change(columns.choice.sized(key, None if cells is None else width + cells))
@@ -378,13 +388,15 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         self.dismiss(None)
 
     def _change(self, choice: ColumnChoice) -> None:
-        key, options = self._key, self.query_one(Options)
+        key = self._key
+        options = self.query_one(Options)
         self._table.set_columns(choice)
         options.set_options(self._entries())
         options.highlighted = choice.every_key.index(key)
 
     def _entries(self) -> list[Option]:
-        choice, entries = self._table.columns.choice, []
+        choice = self._table.columns.choice
+        entries = []
         for key in choice.every_key:
             width = choice.widths.get(key)
             box = ("■ ", "$accent") if key in choice.shown else ("□ ", "$foreground 70%")

@@ -83,12 +83,14 @@ class ConversationPart(RunPart):
         self.show()
 
     def _lines(self, width: int) -> list[Content]:
-        subject, view = self.subject, self.subject.view
+        subject = self.subject
+        view = self.subject.view
         if view is None:
             return [Content.styled(f"{safe_text(subject.run_id)} is not in the cache.", facts.QUIET)]
         now = self.session.run_now()
         as_of = self.session.vitals.as_of or now
-        known, lines = subject.turns, list[Content]()
+        known = subject.turns
+        lines = list[Content]()
         turns = with_sent_instructions(known.turns, view.turns)
         if turns:
             source = "from the service" if known.source == "service" else "from git"
@@ -103,7 +105,8 @@ class ConversationPart(RunPart):
         return lines[1:] if self.has_class("-wide") else [*lines[1:], Content(), *self._about(width)]
 
     def _about(self, width: int) -> list[Content]:
-        subject, view = self.subject, self.subject.view
+        subject = self.subject
+        view = self.subject.view
         if view is None:
             return []
         now = self.session.run_now()
@@ -222,8 +225,10 @@ class RunScreen(RunActions):
 
     def action_beside(self, step: int) -> None:
         if (run_id := self._subject.neighbour(step)) is not None:
-            self._subject.run_id, self._subject.turn = run_id, None
-            self._subject.turns, self._subject.turns_problem = NO_TURNS, ""
+            self._subject.run_id = run_id
+            self._subject.turn = None
+            self._subject.turns = NO_TURNS
+            self._subject.turns_problem = ""
             self._reader.ask()
 
     def action_turn(self, step: int) -> None:
@@ -311,7 +316,8 @@ class RunScreen(RunActions):
         self._bar.turns = subject.last_turn
 
     async def _read(self) -> None:
-        engine, subject = self.session.engine, self._subject
+        engine = self.session.engine
+        subject = self._subject
         if engine is None:
             return
         stuck = subject.run_id in await engine.cache.stuck()
@@ -330,10 +336,12 @@ class RunScreen(RunActions):
             self._turns_reader.ask()
 
     async def _read_turns(self) -> None:
-        subject, detail = self._subject, self._subject.detail
+        subject = self._subject
+        detail = self._subject.detail
         if detail is None:
             return
-        turns, before = await subject.results.turns(detail), subject.last_turn
+        turns = await subject.results.turns(detail)
+        before = subject.last_turn
         if detail.run.run_id != subject.run_id:
             return
         subject.turns = turns if isinstance(turns, RunTurns) else NO_TURNS

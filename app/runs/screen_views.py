@@ -81,7 +81,8 @@ class Preferences(LastQuery, frozen=True):
 
     def shown(self, query: "TableQuery") -> "Preferences":
         """Remember what the console of this terminal shows."""
-        last, terminal = LastQuery(query.view.name, query.sort, str(query.grouping or "")), this_terminal()
+        last = LastQuery(query.view.name, query.sort, str(query.grouping or ""))
+        terminal = this_terminal()
         others = [(where, each) for where, each in self.last.items() if where != terminal]
         newest = dict([*others, (terminal, last)][-MAX_TERMINALS:])
         return replace(self, view=last.view, sort=last.sort, group=last.group, last=newest)
@@ -168,14 +169,16 @@ class PreferencesWriter:
 
     def change(self, change: PreferenceChange, note: str = "") -> None:
         """Change the preferences at once and save them soon; `note` is shown once they are saved."""
-        before, self.now = self.now, change(self.now)
+        before = self.now
+        self.now = change(self.now)
         self._has_failed = self._has_failed and not note
         if note or self.now != before:
             self._pending.append((change, note))
             self._writer.ask()
 
     async def _write(self) -> None:
-        pending, self._pending = self._pending, []
+        pending = self._pending
+        self._pending = []
         try:
             await asyncio.to_thread(
                 self._file.change, lambda known: reduce(lambda so_far, change: change[0](so_far), pending, known)
@@ -192,7 +195,7 @@ class PreferencesWriter:
                 self._session.notify(note)
 
 
-def replaced(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
+def replace_terms(line: str, keys: Collection[KeyName], new: Iterable[str]) -> str:
     """Replace all terms with one of these keys; without any, add at the end."""
     parts: list[str] = []
     first: int | None = None

@@ -85,7 +85,7 @@ class RunSummaries:
                 last.number if last else None,
                 row.status,
                 row.updated_at,
-                _counted(last) if last else None,
+                _count_findings(last) if last else None,
             )
             yield await self._store(known_rows, row, known)
         for row in [row for row in known_rows.values() if self._is_step_due(row)]:
@@ -105,18 +105,18 @@ def result_of(turn: Turn) -> str:
     """The result of a turn, in one line: `2 majors · Changes needed · +12 -3`, or why it failed."""
     lines = f"+{turn.additions or 0:,} -{turn.deletions or 0:,}" if turn.additions or turn.deletions else ""
     if turn.question:
-        return _joined(ASKS + turn.question, lines)
+        return _join_parts(ASKS + turn.question, lines)
     if (turn.outcome or turn.state) != "completed":
-        return _joined(turn.reason or (turn.failure_kind or "").replace("_", " "), lines)
+        return _join_parts(turn.reason or (turn.failure_kind or "").replace("_", " "), lines)
     text = turn.summary or turn.reason or ""
-    if (findings := _counted(turn)) is None:
-        return _joined(lines, text)
+    if (findings := _count_findings(turn)) is None:
+        return _join_parts(lines, text)
     counts = str(findings)
     # The reviewer that ships counts them in its summary, behind the verdict.
-    return _joined(counts, text.partition(counts)[0].rstrip(" :"), lines)
+    return _join_parts(counts, text.partition(counts)[0].rstrip(" :"), lines)
 
 
-def _counted(turn: Turn) -> FindingCounts | None:
+def _count_findings(turn: Turn) -> FindingCounts | None:
     if turn.findings is None:
         return None
     return FindingCounts(**Counter[str](one.severity or "finding" for one in turn.findings))
@@ -130,7 +130,7 @@ def last_step(chunk: LogChunk) -> str:
     return next(filter(None, reversed(list(steps))), "")[:MAX_SUMMARY]
 
 
-def _joined(*parts: str) -> str:
+def _join_parts(*parts: str) -> str:
     return " · ".join(filter(None, map(_line, parts)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.results.diff import Patch, as_name, unquoted
+from app.results.diff import Patch, as_name, unquote_name
 from tests.results.repository import commit, git
 
 HOSTILE = ["with blank", "tab\there", "new\nline", 'quo"te', "-rf", "--upload-pack=x", "uml\u00e4ut", "b/b b/b"]
@@ -63,7 +63,7 @@ def test_a_file_name_keeps_its_bytes(repository: Path) -> None:
     (patched,) = Patch(diff(repository)).changed_files()
 
     assert patched.path.encode("utf-8", "surrogateescape") == name
-    assert unquoted(rb'"b/\303\244\t\"\\\a"') == 'b/\u00e4\t"\\\a'.encode()
+    assert unquote_name(rb'"b/\303\244\t\"\\\a"') == 'b/\u00e4\t"\\\a'.encode()
 
 
 def test_lines_are_numbered_by_the_counts_of_their_hunk() -> None:

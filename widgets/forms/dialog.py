@@ -16,7 +16,7 @@ from textual.widgets import Button, Static
 from app.engine.text import SafeText, safe_text
 from storage.records import ActionFailure
 from widgets.forms.facts import FactList
-from widgets.forms.field import toned
+from widgets.forms.field import toned_text
 from widgets.kit import SCROLL_KEYS
 from widgets.kit.badges import NO_MARK, Badge, ProfileMark, Tone
 
@@ -26,7 +26,7 @@ _TOKEN: Final = re.compile(
 _STYLES: Final = {"key": "$primary", "text": "$foreground", "number": "$warning", "word": "bold $warning"}
 
 
-def coloured(line: SafeText) -> Content:
+def colour_line(line: SafeText) -> Content:
     """A line of indented JSON in colour, by kind of token."""
     parts: list[str | tuple[str, str]] = []
     end = 0
@@ -58,7 +58,7 @@ class RequestPreview(VerticalScroll):
         target = Content.assemble((method, "bold $accent"), " ", address)
         self.query_one(".request-preview--consequence", Static).update(consequence)
         self.query_one(".request-preview--target", Static).update(target)
-        self.query_one(".request-preview--body", Static).update(Content("\n").join(map(coloured, body)))
+        self.query_one(".request-preview--body", Static).update(Content("\n").join(map(colour_line, body)))
         self.scroll_home(animate=False)
 
 
@@ -175,7 +175,8 @@ class FormDialog(Vertical):
         for verb in self._verbs:
             # Textual adds this class by itself, but only to a mounted button, whose styles it then computes again.
             look = f"{'-main' if verb.is_primary else ''} -style-default"
-            label, name = Content.assemble(verb.label, " ", (verb.key, "dim")), f"verb-{verb.name}"
+            label = Content.assemble(verb.label, " ", (verb.key, "dim"))
+            name = f"verb-{verb.name}"
             button = Button(label, id=name, action=f"screen.{verb.action}", classes=look, compact=True)
             buttons[verb.is_primary].append(button)
         with Horizontal(id="verbs"):
@@ -199,11 +200,11 @@ class FormDialog(Vertical):
 
     def note(self, text: str, tone: Tone = "quiet") -> None:
         """Show a note about the whole form, on a line that is always there."""
-        self.query_one("#note", Static).update(toned(text, tone))
+        self.query_one("#note", Static).update(toned_text(text, tone))
 
     def did(self, text: str, tone: Tone = "good") -> None:
         """Confirm a key's effect in place of the steps, until the next step; a toast would cover the buttons."""
-        self.border_subtitle = toned(text, tone)
+        self.border_subtitle = toned_text(text, tone)
 
     def banner(self, text: str | None) -> None:
         """Show why the last attempt had no effect; None: hide it."""
@@ -212,7 +213,7 @@ class FormDialog(Vertical):
         self._banner = text
         banner = self.query_one("#banner", Static)
         banner.display = text is not None
-        banner.update(toned(text or "", "bad"))
+        banner.update(toned_text(text or "", "bad"))
 
     def sending(self, text: str) -> None:
         self.query_one("#sending-text", Static).update(Content(safe_text(text)))

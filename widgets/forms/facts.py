@@ -57,7 +57,8 @@ class FactList(Vertical):
 
     def show(self, facts: tuple[tuple[str, Content], ...]) -> None:
         """Show the facts: our names, possibly foreign values. Only what changed is repainted; no row is made twice."""
-        before, self._facts = self._facts, facts
+        before = self._facts
+        self._facts = facts
         self.display = bool(facts)
         for number, (row, label, value) in enumerate(self._rows):
             row.display = number < len(facts)
@@ -66,7 +67,8 @@ class FactList(Vertical):
                 label.update(Content(name))
                 value.update(fact)
         for name, fact in facts[len(self._rows) :]:
-            label, value = Static(Content(name), classes="fact-list--name"), Static(fact, classes="fact-list--value")
+            label = Static(Content(name), classes="fact-list--name")
+            value = Static(fact, classes="fact-list--value")
             self._rows.append((Horizontal(label, value), label, value))
             self.mount(self._rows[-1][0])
 

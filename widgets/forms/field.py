@@ -29,7 +29,7 @@ LABEL: Final = 15
 _SUGGESTIONS_SHOWN: Final = 4
 
 
-def toned(text: str, tone: Tone) -> Content:
+def toned_text(text: str, tone: Tone) -> Content:
     """The text, made safe, with its tone's mark and colour."""
     marked = f"{_MARKS.get(tone, '')}{safe_text(text)}" if text else ""
     # Quiet text keeps the style sheet's colour.
@@ -72,7 +72,7 @@ class FormField(Widget):
         yield Static(self.label, classes="form-field--label", markup=False)
         with Vertical(classes="form-field--body"):
             yield self._control
-            yield Static(toned(*self._hint), classes="form-field--message")
+            yield Static(toned_text(*self._hint), classes="form-field--message")
 
     @property
     def value(self) -> str:
@@ -120,7 +120,7 @@ class FormField(Widget):
         if self.is_mounted and self.is_running and line != self._shown:
             self._shown = line
             # The line's height never changes, and a layout would cost more than the rest of a key.
-            self.query_one(".form-field--message", Static).update(toned(*line), layout=False)
+            self.query_one(".form-field--message", Static).update(toned_text(*line), layout=False)
 
     @on(Input.Changed)
     @on(TextArea.Changed)
@@ -176,7 +176,8 @@ class ChoiceField(LineField):
         line = self.query_one(".form-field--message")
         if not line.region.contains(event.screen_x, event.screen_y) or self._shown != self._hint:
             return
-        at, x = len(_SUGGEST), event.screen_x - line.content_region.x
+        at = len(_SUGGEST)
+        x = event.screen_x - line.content_region.x
         for choice in self._matching[:_SUGGESTIONS_SHOWN]:
             end = at + cell_len(safe_text(choice))
             if at <= x < end:
@@ -199,7 +200,9 @@ class ChoiceField(LineField):
             self.say(self._resting_hint)
             return
         more = f" and {len(matches) - _SUGGESTIONS_SHOWN} more" if len(matches) > _SUGGESTIONS_SHOWN else ""
-        match = "" if not self.value else " matches" if len(matches) == 1 else " match"
+        match = ""
+        if self.value:
+            match = " matches" if len(matches) == 1 else " match"
         self.say(f"{_SUGGEST}{', '.join(matches[:_SUGGESTIONS_SHOWN])}{more}{match}")
 
 
@@ -210,9 +213,13 @@ class InputField(LineField):
     _control: ChoiceInput
 
     def __init__(self, key: str, spec: AgentInput, value: str) -> None:
-        needs = "required" if spec.is_required else "" if spec.default is None else f"default {spec.default}"
+        needs = "" if spec.default is None else f"default {spec.default}"
+        if spec.is_required:
+            needs = "required"
         choices = spec.choices or (("true", "false") if spec.type == "boolean" else ())
-        kind = f"↓ {', '.join(choices)}" if choices else "" if spec.type in {"text", "any"} else spec.type
+        kind = "" if spec.type in {"text", "any"} else spec.type
+        if choices:
+            kind = f"↓ {', '.join(choices)}"
         hint = " · ".join(filter(None, (spec.description, kind, needs)))
         super().__init__(
             key, shorten(safe_text(spec.name), LABEL - 2), hint, value=value, placeholder=printable(spec.default or "")

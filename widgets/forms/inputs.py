@@ -111,10 +111,12 @@ class ChoiceInput(LineInput):
 
     def action_choose(self, step: int) -> None:
         """Show the next match; past the ends it restores the typed text."""
-        stem, matches = self._typed(), self.matches()
+        stem = self._typed()
+        matches = self.matches()
         ring = (stem, *(choice for choice in matches if choice != stem))
         here = ring.index(self.value) if self.value in ring else 0
-        self._stem, self._chosen = stem, ring[(here + step) % len(ring)]
+        self._stem = stem
+        self._chosen = ring[(here + step) % len(ring)]
         self.value = self._chosen
         self.cursor_position = len(self.value)
 

@@ -53,5 +53,6 @@ class SecondPress:
         """Take a press and return whether it counts; each press restarts the pause, so that a held key never sends."""
         if self._since_s is None:
             return False
-        before_s, self._since_s = self._since_s, self._clock()
+        before_s = self._since_s
+        self._since_s = self._clock()
         return self._since_s - before_s >= self.PAUSE_S

@@ -103,7 +103,8 @@ def fuzzy(query: str, name: str) -> tuple[float, Sequence[int]] | None:
     """Return a name's score (higher is better) and the places of the letters in it; None: no match."""
     if not query:
         return 0.0, ()
-    letters, text = query.lower(), name.lower()
+    letters = query.lower()
+    text = name.lower()
     if letters not in text and prod(map(text.count, letters)) > _MAX_WAYS < _ways(letters, text):
         return None
     # If lower case would change the length and so the positions, compare the text unchanged.
@@ -164,7 +165,9 @@ class LeadList(Options):
 
     def on_resize(self) -> None:
         """Draw for the new width; unchanged lines are not painted again."""
-        before, here, top = self._rows, self.row, self.scroll_offset.y
+        before = self._rows
+        here = self.row
+        top = self.scroll_offset.y
         rows = self._rows = self._draw(max(1, self.scrollable_content_region.width))
         if [row.key for row in before] == [row.key for row in rows]:
             for index, (old, new) in enumerate(zip(before, rows, strict=True)):

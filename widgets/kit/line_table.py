@@ -82,8 +82,10 @@ class LineTable(CursorView, Generic[T]):
 
     def show(self, items: Sequence[T]) -> None:
         """Show the items in this order; the cursor and the visible lines stay on their items."""
-        before, current = self.items, self.item
-        self.items, self.total = items, len(items)
+        before = self.items
+        current = self.item
+        self.items = items
+        self.total = len(items)
         indexes = (index for index, item in enumerate(items) if current is not None and item.key == current.key)
         here = 0 if current is None else next(indexes, min(self.cursor, max(0, len(items) - 1)))
         moved = here - self.cursor if before else 0
@@ -98,7 +100,8 @@ class LineTable(CursorView, Generic[T]):
         self.post_message(self.Highlighted())
 
     def set_columns(self, columns: Sequence[Column]) -> None:
-        self._columns, self._laid_out_for = columns, 0
+        self._columns = columns
+        self._laid_out_for = 0
         self.refresh()
 
     def seek(self, key: str) -> None:
@@ -135,7 +138,8 @@ class LineTable(CursorView, Generic[T]):
             style = Style(color=self._style_of(tone).color, bold=is_title or None)
             return Strip([Segment(text, self.rich_style + style)], width)
         if width != self._laid_out_for:
-            self._layout, self._laid_out_for = lay_out(width, self._columns, MARK), width
+            self._layout = lay_out(width, self._columns, MARK)
+            self._laid_out_for = width
         if y < HEADER:
             titles = "".join(fit(each.column.title, each.width + each.column.gap) for each in self._layout.placed)
             return Strip([Segment(fit(" " * MARK + titles.rstrip(), width), self._style_of("quiet"))], width)

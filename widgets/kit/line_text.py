@@ -51,7 +51,8 @@ class LineText(Widget):
 
     def show(self, lines: Sequence[Content]) -> None:
         """Show these lines; lay out only if the height changes, and repaint only changed lines."""
-        before, self._lines = self._lines, lines
+        before = self._lines
+        self._lines = lines
         if max(len(lines), self.container_size.height) != self.size.height:
             self.refresh(layout=True)
             return

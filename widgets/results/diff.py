@@ -103,7 +103,8 @@ def colours(blob: bytes, name: str) -> Colours:
 @lru_cache(maxsize=512)
 def changed_words(old: str, new: str) -> tuple[Spans, Spans]:
     """The spans in which an old and a new line differ; none if the lines have too little in common."""
-    before, after = _WORDS.findall(old), _WORDS.findall(new)
+    before = _WORDS.findall(old)
+    after = _WORDS.findall(new)
     if max(len(before), len(after)) > MAX_WORDS:
         return (), ()
     matcher = SequenceMatcher(None, before, after, autojunk=False)
@@ -155,14 +156,16 @@ class DiffRows(Struct, eq=False):
         patch = self.patch
         patch.read(self._next + lines)
         for line in range(self._next, len(patch.kinds)):
-            kind, files = patch.kinds[line], patch.files
+            kind = patch.kinds[line]
+            files = patch.files
             if len(self.unified) < len(files) and files[len(self.unified)].line == line:
                 self._flush()
                 self.unified.append(FileRows())
                 self.split.append(FileRows())
             if kind == HEADER or not self.unified:
                 continue
-            unified, split = self.unified[-1], self.split[-1]
+            unified = self.unified[-1]
+            split = self.split[-1]
             if kind in {REMOVED, ADDED}:
                 (self._removed if kind == REMOVED else self._added).append(line)
             else:
@@ -236,9 +239,13 @@ class DiffView(TextView):
         A whole file, none of whose lines changed, is not shown twice side by side.
         """
         self._is_whole_file = is_whole_file
-        self._rows, self._about = rows, about
-        self._facts, self._colours = {file.path: file for file in files}, {}
-        self._folded, self._asked, self._entered = set(), set(), NONE
+        self._rows = rows
+        self._about = about
+        self._facts = {file.path: file for file in files}
+        self._colours = {}
+        self._folded = set()
+        self._asked = set()
+        self._entered = NONE
         self.cursor = self._x = 0
         self.scroll_rows_to(0)
         self.grew()
@@ -342,7 +349,8 @@ class DiffView(TextView):
 
     def _lay_out(self, split: bool | None) -> None:
         """Lay out the rows with the cursor on its line; None: the width decides."""
-        before, self._split = self.is_split, split
+        before = self.is_split
+        self._split = split
         file, row = self._file_and_row(self.cursor)
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         self.grew()
@@ -391,8 +399,10 @@ class DiffView(TextView):
         file, row = self._file_and_row(index)
         if row == HEADING:
             return self.strip(self._heading(file, width), width, ground or "file")
-        rows, kinds = self._files[file], self._rows.patch.kinds
-        left, right = rows.left[row], rows.right[row]
+        rows = self._files[file]
+        kinds = self._rows.patch.kinds
+        left = rows.left[row]
+        right = rows.right[row]
         if self.is_split and (left != right or kinds[left] == CONTEXT):
             is_pair = NONE not in {left, right} and left != right
             words = changed_words(self._raw(left)[1:], self._raw(right)[1:]) if is_pair else ((), ())
@@ -427,7 +437,8 @@ class DiffView(TextView):
         return self._line(file, line, f"{number or '':>{NUMBER}} ", words, width, ground)
 
     def _line(self, file: int, line: int, numbers: str, words: Spans, width: int, ground: str) -> Strip:
-        kind, room = self._rows.patch.kinds[line], len(numbers) + 1
+        kind = self._rows.patch.kinds[line]
+        room = len(numbers) + 1
         here = ground or LINE_BACKGROUNDS.get(kind, "")
         gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)
         text = self.lit(self._pieces(file, line, words))
@@ -443,18 +454,20 @@ class DiffView(TextView):
         counts = [] if facts.additions is None else [TextPiece(f"  +{facts.additions:,}", "good")]
         counts += [] if facts.deletions is None else [TextPiece(f" -{facts.deletions:,}", "bad")]
         name = shorten(safe_line(facts.path), max(LEAST_NAME, width - COUNTS), "middle")
-        fold, rest = "▸ " if file in self._folded else "▾ ", f"  {' · '.join(notes)}"
+        fold = "▸ " if file in self._folded else "▾ "
+        rest = f"  {' · '.join(notes)}"
         return [TextPiece(fold, "quiet"), TextPiece(name), *counts, TextPiece(rest, "quiet")]
 
     def _pieces(self, file: int, line: int, words: Spans) -> Sequence[TextPiece]:
         """A line without its sign, with the changed words marked."""
         raw = self._raw(line)[1:]
-        text, kind = safe_line(raw), self._rows.patch.kinds[line]
+        text = safe_line(raw)
+        kind = self._rows.patch.kinds[line]
         wider = len(TAB) - 1
         if len(text) != len(raw) + wider * raw.count("\t"):
             return [TextPiece(text)]  # Characters were removed, so the columns of the spans are unknown.
 
-        def shifted(column: int) -> int:
+        def shift_column(column: int) -> int:
             return column + wider * raw.count("\t", 0, column)
 
         pieces, done = [], 0
@@ -463,11 +476,14 @@ class DiffView(TextView):
         number = self._rows.patch.numbers(line)[side]
         coloured = colours[number - 1] if number and number <= len(colours) else ()
         for begin, end, tone in coloured:
-            pieces += [TextPiece(text[done : shifted(begin)]), TextPiece(text[shifted(begin) : shifted(end)], tone)]
-            done = shifted(end)
+            pieces += [
+                TextPiece(text[done : shift_column(begin)]),
+                TextPiece(text[shift_column(begin) : shift_column(end)], tone),
+            ]
+            done = shift_column(end)
         pieces.append(TextPiece(text[done:]))
         if words:
-            spans = [(shifted(begin), shifted(end)) for begin, end in words]
+            spans = [(shift_column(begin), shift_column(end)) for begin, end in words]
             pieces = overlay(pieces, spans, f"{LINE_BACKGROUNDS[kind]}-word")
         return pieces
 

@@ -67,7 +67,8 @@ class LogSpool(Struct, eq=False):
 
         `lines` are held instead of those of the log.
         """
-        data, count = chunk.data if lines is None else lines, self.count
+        data = chunk.data if lines is None else lines
+        count = self.count
         holds_any = self.begin < self.end
         if holds_any and chunk.offset < self.begin <= chunk.next_offset:
             data = data[: self.begin - chunk.offset] if lines is None else data
@@ -216,7 +217,9 @@ class LogView(TextView):
     # Wrapped lines: a row is still a line, and takes as many lines of the view as it needs.
 
     def action_wrap(self) -> None:
-        self._wraps, self._x, self._part = not self.wraps, 0, 0
+        self._wraps = not self.wraps
+        self._x = 0
+        self._part = 0
         self.resize_to(self.total)
         self.put_cursor(self.cursor)
 
@@ -236,7 +239,8 @@ class LogView(TextView):
 
     def _top_above(self, index: int) -> int:
         """The first visible row if this row is the last one that fits."""
-        top, room = index, super().page - len(self._parts(index))
+        top = index
+        room = super().page - len(self._parts(index))
         while top and (room := room - len(self._parts(top - 1))) >= 0:
             top -= 1
         return top
@@ -245,9 +249,11 @@ class LogView(TextView):
         """The row at this line below the header; wrapped, also note which part of it that is."""
         if not self.wraps:
             return super().row_at(y)
-        index, self._part = self.scroll_offset.y, y
+        index = self.scroll_offset.y
+        self._part = y
         while index < self.total and self._part >= (parts := len(self._parts(index))):
-            index, self._part = index + 1, self._part - parts
+            index = index + 1
+            self._part = self._part - parts
         return index
 
     @property
@@ -279,7 +285,8 @@ def short_time(raw: bytes) -> bytes:
     """A line with its leading date and time cut to the time, in local time if the line names its zone."""
     if (match := _TIME.match(raw)) is None:
         return raw
-    time, zone = match[2].decode(), (match[3] or b"").decode()
+    time = match[2].decode()
+    zone = (match[3] or b"").decode()
     try:
         short = f"{datetime.fromisoformat(time + zone).astimezone():%H:%M:%S}" if zone else time[11:]
     except (ValueError, OverflowError):
@@ -291,15 +298,21 @@ def log_pieces(raw: bytes) -> list[TextPiece]:
     """A line of a log in its colours; overwritten text is dropped, and controls are made visible."""
     text = raw.decode("utf-8", "replace").rstrip("\r")
     *before, last = [part for part in text.split("\r") if part] or [""]
-    pieces, tone, decoder = [], "plain", AnsiDecoder()
+    pieces = []
+    tone = "plain"
+    decoder = AnsiDecoder()
     for number, part in enumerate(_SGR.split(last[: MAX_LINE + 1])):
         if number % 2:
             # Hidden and blinking text, and backgrounds, are left out.
             list(decoder.decode(f"\x1b[{part.replace(':', ';')}m"))
             style = decoder.style
             colour = None if style.color is None else style.color.downgrade(ColorSystem.STANDARD).number
-            tone = "strong" if style.bold else "quiet" if style.dim else "plain"
-            tone = tone if colour is None else _TONES[colour % len(_TONES)]
+            if colour is not None:
+                tone = _TONES[colour % len(_TONES)]
+            elif style.bold:
+                tone = "strong"
+            else:
+                tone = "quiet" if style.dim else "plain"
         elif part:
             pieces.append(TextPiece(safe_line(part), tone))
     return [*pieces, TextPiece(f"  ↻ {len(before):,} earlier", "quiet")] if before else pieces

@@ -83,7 +83,9 @@ def _result(facts: RowFacts) -> tuple[str, Tone]:
 def _findings(facts: RowFacts) -> tuple[str, Tone]:
     if (findings := facts.row.summary.findings) is None:
         return UNKNOWN, "quiet"
-    return str(findings), "bad" if findings.blocker else "warn" if findings.major else "plain"
+    if findings.blocker:
+        return str(findings), "bad"
+    return str(findings), "warn" if findings.major else "plain"
 
 
 class RunColumn(Column, frozen=True, kw_only=True):
@@ -133,7 +135,8 @@ class ColumnChoice(Struct, frozen=True):
         """The columns, the frozen ones first."""
         columns = []
         for key in self.shown:
-            column, width = COLUMN_BY_KEY[key], self.widths.get(key)
+            column = COLUMN_BY_KEY[key]
+            width = self.widths.get(key)
             columns.append(column if width is None else replace(column, width=width, grows=0, most=width, ample=0))
         return tuple(sorted(columns, key=lambda column: not column.frozen))
 

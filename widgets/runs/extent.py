@@ -59,7 +59,8 @@ class ExtentLine(Struct, frozen=True):
 
     def variants(self) -> tuple[Content, ...]:
         """The line in full, then shorter and shorter; each with the runs that could not be stored."""
-        extent, coverage = self.extent, self.extent.history.coverage
+        extent = self.extent
+        coverage = self.extent.history.coverage
         if not extent.held and not coverage.ranges:
             return (Content(),)
         counted = f"{extent.matching:,}{'' if extent.is_counted else '+'} of {extent.held:,}"
@@ -73,18 +74,21 @@ class ExtentLine(Struct, frozen=True):
         return tuple(sorted(texts, key=lambda text: -text.cell_length))
 
     def _progress(self) -> Sequence[Content]:
-        progress, coverage = self.progress, self.extent.history.coverage
+        progress = self.progress
+        coverage = self.extent.history.coverage
         # Older runs can be fetched by hand during a pause, which holds for the background only.
         if self.extent.history.is_paused and progress.phase != "running" and not coverage.whole:
             since = f"since {self._since} · " if self._since else ""
             return [*map(_quiet, (f"{since}fetching is paused", "fetching is paused", "paused"))]
         if progress.phase == "waiting" and progress.until is not None:
-            until, why = clock_time(progress.until, self.now), waits_for(progress.why, limit=40)
+            until = clock_time(progress.until, self.now)
+            why = waits_for(progress.why, limit=40)
             texts = f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}"
             return [*map(_quiet, texts)]
         if progress.phase != "running":
             return ()
-        newest, since_at = coverage.ranges[0].end if coverage.ranges else None, coverage.complete_since
+        newest = coverage.ranges[0].end if coverage.ranges else None
+        since_at = coverage.complete_since
         # The fetched share of the runs, or of the time that they span.
         share = progress.done_runs / progress.estimated_runs if progress.estimated_runs else None
         if share is None and newest is not None and since_at is not None and newest - since_at < self.history:
@@ -103,7 +107,8 @@ class ExtentLine(Struct, frozen=True):
 
     def _complete(self) -> Iterator[str]:
         coverage = self.extent.history.coverage
-        since, until_at = self._since, coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
+        since = self._since
+        until_at = coverage.as_of or (coverage.ranges[0].end if coverage.ranges else None)
         # Empty: up to now.
         until = "" if until_at is None or coverage.is_current(self.fresh_from) else clock_time(until_at, self.now)
         if coverage.is_disordered:

@@ -95,17 +95,22 @@ def title(view: RunView, now: datetime, width: int) -> list[Line]:
 
 def subject(view: RunView, width: int) -> list[Line]:
     """The request, unless the conversation has it, and the result."""
-    summary, is_failed = view.detail.summary, view.detail.run.status == "failed"
+    summary = view.detail.summary
+    is_failed = view.detail.run.status == "failed"
     asked = "" if view.turns else safe_text(summary.asked, limit=FIELD_LIMIT)
     result = safe_text(summary.result, limit=FIELD_LIMIT)
     lines = _field("asked", asked, width) if asked else []
-    name = "reason" if is_failed else "result" if view.detail.is_final else "now"
-    return lines + (_field(name, result, width, STYLES["bad"] if is_failed else "") if result else [])
+    if not result:
+        return lines
+    if is_failed:
+        return lines + _field("reason", result, width, STYLES["bad"])
+    return lines + _field("result" if view.detail.is_final else "now", result, width, "")
 
 
 def log_tail(view: RunView, width: int, most: int) -> list[Line]:
     """Up to this many last lines of a failed run's log; without a log, the reason."""
-    tail, style = view.log, STYLES["bad"]
+    tail = view.log
+    style = STYLES["bad"]
     if view.detail.run.status != "failed":
         return []
     if tail is None or tail.missing:
@@ -116,7 +121,9 @@ def log_tail(view: RunView, width: int, most: int) -> list[Line]:
 
 def fields(view: RunView, now: datetime, as_of: datetime, width: int, agent: str | None = None) -> list[Line]:
     """The run's fields; an active run is timed up to the last response. No `agent`: as far as the summary has it."""
-    detail, run, took = view.detail, view.detail.run, None
+    detail = view.detail
+    run = view.detail.run
+    took = None
     if (seconds := detail.took.until(as_of)) is not None:
         took = span(seconds)
         if detail.took.since:
@@ -226,12 +233,16 @@ class Period(Struct, frozen=True):
 
 def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:
     """The run's periods, oldest first."""
-    moves, finals, created = detail.transitions, detail.final_statuses, detail.run.created_at
-    status, start = detail.run.status, created or detail.first_seen_at
+    moves = detail.transitions
+    finals = detail.final_statuses
+    created = detail.run.created_at
+    status = detail.run.status
+    start = created or detail.first_seen_at
     periods: list[Period] = []
     if moves:
         # A run first seen as queued was queued since its creation.
-        status, first = moves[-1].new, moves[0]
+        status = moves[-1].new
+        first = moves[0]
         start = created if created is not None and first.new == "queued" else first.at
         if created is not None and start > created:
             periods.append(Period(None, created, (start - created).total_seconds()))
@@ -259,8 +270,14 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
         before = min(round(bar * (period.start - begin).total_seconds() / whole_s), bar - 1) if bar else 0
         cells = min(max(1, round(bar * (period.seconds or 0.0) / whole_s)), max(1, bar - before)) if bar else 0
         known = STATUS_BY_NAME.get(period.status or "")
-        fill = RESTING if period.is_final else known.fill if known else OTHER if period.status else UNOBSERVED.glyph
-        drawn = "◆" if period.seconds is None else fill * cells + ("▸" if period.is_ongoing else "")
+        if period.is_final:
+            fill = RESTING
+        elif known:
+            fill = known.fill
+        else:
+            fill = OTHER if period.status else UNOBSERVED.glyph
+        tip = "▸" if period.is_ongoing else ""
+        drawn = "◆" if period.seconds is None else fill * cells + tip
         badge = period.badge
         status = f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style
         begun = f"{clock_time(period.start, now):<{times}}", QUIET

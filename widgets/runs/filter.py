@@ -66,7 +66,8 @@ class ViewBar(ClickableLine):
         return _width(self._contents(counts=True)) + len(NEW) + 1
 
     def parts(self) -> Iterator[Content]:
-        room, hidden = self.size.width - len(NEW) - 1, 0
+        room = self.size.width - len(NEW) - 1
+        hidden = 0
         tabs = self._contents(counts=True)
         if _width(tabs) > room:
             tabs = self._contents(counts=False)  # The names matter more than the numbers.
@@ -162,7 +163,8 @@ class SearchInput(Input):
         is_cleared: bool
 
     def __init__(self, understand: FindSpans, suggestions: SuggestionList) -> None:
-        hint, colours = "/ search, or status:failed repo:acme/* since:7d", QueryHighlighter(self, understand)
+        hint = "/ search, or status:failed repo:acme/* since:7d"
+        colours = QueryHighlighter(self, understand)
         super().__init__(placeholder=hint, compact=True, select_on_focus=False, highlighter=colours)
         self._list = suggestions
 
@@ -185,7 +187,8 @@ class SearchInput(Input):
             self.action_leave()
             return
         offer = self._list.offers[self._list.chosen]
-        before, rest = self.value[: offer.start] + offer.insert, self.value[offer.end :]
+        before = self.value[: offer.start] + offer.insert
+        rest = self.value[offer.end :]
         # After a value the next term begins; after a key its value is still missing.
         if not before.endswith(":") and not rest:
             before += " "
@@ -248,7 +251,8 @@ class FilterBar(Vertical):
 
     def offer(self, offers: tuple[Suggestion, ...]) -> None:
         """Show suggestions for the query, and choose the first."""
-        self._suggestions.offers, self._suggestions.chosen = offers[:8], 0
+        self._suggestions.offers = offers[:8]
+        self._suggestions.chosen = 0
         self._suggestions.display = bool(offers)
 
     def on_resize(self) -> None:

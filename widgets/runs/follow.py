@@ -93,7 +93,8 @@ class BatchView(Struct, frozen=True):
         id_width = min(max((cell_len(line.run_id) for line in self.lines), default=0), (width - STATUS) // 2)
         lines = []
         for line in self.lines:
-            status, run_id = fit(line.badge.text, STATUS), fit(line.run_id, id_width, "middle")
+            status = fit(line.badge.text, STATUS)
+            run_id = fit(line.run_id, id_width, "middle")
             about = shorten(line.about, max(0, width - STATUS - id_width - 3), "middle" if line.opens else "end")
             parts = (f"{status} ", line.badge.style), (run_id, "bold"), (f"  {about}", _QUIET)
             lines.append(Content.assemble(*parts))
@@ -102,7 +103,8 @@ class BatchView(Struct, frozen=True):
 
 def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int) -> Content:
     """The line in at most `width` cells; active runs are timed up to when the service last answered."""
-    row, durations = pinned.row, pinned.durations
+    row = pinned.row
+    durations = pinned.durations
     if row is None:
         name = shorten(safe_text(pinned.run_id, limit=60), max(MIN_NAME, width - 28), "middle")
         return Content.assemble(("? ", STYLES["warn"]), name, ("  no longer in the cache", _QUIET))
@@ -130,14 +132,16 @@ def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int)
     if row.is_final:
         ended = "ended" if row.updated_at is None else ago(row.updated_at, now)
         ended = f"ended {ended}" if for_bar > MIN_NAME and row.updated_at is not None else ended
-        took, shown = span(seconds), (fit(ended, for_bar), _QUIET)
+        took = span(seconds)
+        shown = (fit(ended, for_bar), _QUIET)
     else:
         took = span(seconds) if as_of == now else f"≥{span(seconds)}"
         drawn = bar(seconds, durations, for_bar) if durations is not None else " " * for_bar
         shown = drawn, STYLES["warn" if is_late else "busy"]
     figures = "  none ended yet"
     if durations is not None:
-        median, p95 = span(durations.median_s), span(durations.p95_s)
+        median = span(durations.median_s)
+        p95 = span(durations.p95_s)
         figures = f"  usually {median}, 95% within {p95}" if for_word else f"  ~{median} ≤{p95}"
     parts += [(f"{took:>{_DURATION_CELLS - 1}} ", f"{STYLES['warn']} bold" if is_late else "bold"), shown]
     return Content.assemble(*parts, (fit(figures, for_figures) if for_figures else "", _QUIET))
@@ -185,11 +189,14 @@ class FollowStrip(SteadyText):
         if self._times is None or not self._items:
             return
         more = f" +{len(self._items) - 1} F" if len(self._items) > 1 else ""
-        item, width = self._items[0], self.size.width - 2 * MARGIN - len(more)
+        item = self._items[0]
+        width = self.size.width - 2 * MARGIN - len(more)
         if isinstance(item, BatchView):
-            line, opens = item.line(width), ("screen.batch", item.key)
+            line = item.line(width)
+            opens = ("screen.batch", item.key)
         else:
-            line, opens = follow_line(item, *self._times, width), ("app.open_run", item.run_id)
+            line = follow_line(item, *self._times, width)
+            opens = ("app.open_run", item.run_id)
         line = clickable(Content.assemble(" " * MARGIN, line, " " * (width - line.cell_length)), *opens)
         line += clickable(Content.styled(more, _QUIET), "app.followed")
         self.update(line, layout=False)

@@ -55,15 +55,22 @@ class TableRenderer(Struct, frozen=True):
         return cls(widget.rich_style, styles)
 
     def header(self, layout: RunLayout, sort: RunSort, unseen: int, width: int, scroll_x: int) -> Strip:
-        segments, x, plain = list[Segment](), 0, self.styles["header"]
+        segments = list[Segment]()
+        x = 0
+        plain = self.styles["header"]
         for placed in layout.placed:
-            title, style, cells = placed.column.title, plain, _visible(placed, width, scroll_x)
+            title = placed.column.title
+            style = plain
+            cells = _visible(placed, width, scroll_x)
             if title == sort.column:
-                title, style = f"{title} {'↓' if sort.descending else '↑'}", self.styles["sorted"]
+                title = f"{title} {'↓' if sort.descending else '↑'}"
+                style = self.styles["sorted"]
             segments += [Segment(" " * (placed.x - x), plain), Segment(fit(title, cells), style)]
             x = placed.x + cells
         strip = _scrolled(segments, layout, width, scroll_x, plain)
-        more = "" if layout.width <= width else "▸" if scroll_x < layout.width - width else "◂"
+        more = ""
+        if layout.width > width:
+            more = "▸" if scroll_x < layout.width - width else "◂"
         if not (note := unseen_note(unseen) + more):
             return strip
         tail = Segment(note, self.styles["unseen"] if unseen else plain)
@@ -87,9 +94,11 @@ class TableRenderer(Struct, frozen=True):
         x = 2
         for placed in layout.placed:
             segments.append(Segment(" " * (placed.x - x), background))
-            column, cells = placed.column, _visible(placed, width, scroll_x)
+            column = placed.column
+            cells = _visible(placed, width, scroll_x)
             text, tone = column.cell(facts)
-            shown, done = fit(text, cells, column.cut), 0
+            shown = fit(text, cells, column.cut)
+            done = 0
             style = background + self.styles[tone]
             if at_cursor and column.title == "repository":
                 style += Style(bold=True)

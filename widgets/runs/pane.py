@@ -42,7 +42,9 @@ class RunPane(LinePane):
 
     def show(self, view: RunView | None, now: datetime) -> None:
         """Show the run; without one, the placeholder."""
-        before, self._view, self._now = self._view, view, now
+        before = self._view
+        self._view = view
+        self._now = now
         if (before and before.detail.run.run_id) != (view and view.detail.run.run_id):
             self.scroll_home(animate=False)
         self.paint()
@@ -60,18 +62,22 @@ class RunPane(LinePane):
         is_final = self._view is not None and self._view.detail.is_final
         # An ended run's times may update a little late.
         if not (is_final and as_of == self._as_of and timedelta(0) <= now - self._now < MAX_AGE_LAG):
-            self._now, self._as_of = now, as_of
+            self._now = now
+            self._as_of = as_of
             # Separately from the header: Textual would otherwise repaint every line in between.
             after_refresh(self, self.paint)
 
     def _lines(self, width: int) -> list[Content]:
-        view, now = self._view, self._now
+        view = self._view
+        now = self._now
         if view is None:
             return [Content.styled(self.placeholder, facts.QUIET)]
         as_of = self._as_of or now
         if self.is_strip:
-            run, is_live = view.detail.run, view.is_live(now)
-            badge, name = run_badge(run.status, is_final=view.detail.is_final), safe_text(run.run_id)
+            run = view.detail.run
+            is_live = view.is_live(now)
+            badge = run_badge(run.status, is_final=view.detail.is_final)
+            name = safe_text(run.run_id)
             beside = safe_text(run.branch_name) if is_live else facts.last_confirmed(view, now)
             brief = facts.timeline_in_brief(view, as_of)
             if is_live and view.log is not None:
@@ -116,7 +122,8 @@ class SplitView(Container):
 
     def __init__(self, table: RunTable, pane: RunPane, *, has_pane: bool) -> None:
         super().__init__(id="runs")
-        self.table, self.pane = table, pane
+        self.table = table
+        self.pane = pane
         self._screen_size = Size()
         self.set_reactive(SplitView.has_pane, has_pane)
         self.watch_has_pane()
@@ -138,7 +145,8 @@ class SplitView(Container):
         """Divide a screen of this size between table and pane; None: the previous size."""
         self._screen_size = screen or self._screen_size
         width, height = self._screen_size
-        pane, room = self.pane, width - self.table.ample_width
+        pane = self.pane
+        room = width - self.table.ample_width
         # Next to the table only if its columns keep the width that they had without the pane.
         is_beside = width >= WIDE and room >= MIN_PANE
         is_strip = not is_beside and height < TALL

@@ -67,7 +67,8 @@ class Position(Struct, frozen=True):
         The user may have moved on while the rows were read.
         """
         cursor = min(max(0, self._cursor_in(before, window, request, is_replacing=is_replacing)), max(0, total - 1))
-        last_top, centred = max(0, total - self.page), max(0, cursor - self.page // 2)
+        last_top = max(0, total - self.page)
+        centred = max(0, cursor - self.page // 2)
         is_sought = self.is_sought and self.run_id != request.cursor_id
         is_found = self.is_sought and not is_sought and window.cursor_index is not None
         if is_replacing:
@@ -75,7 +76,8 @@ class Position(Struct, frozen=True):
             top = 0 if cursor < self.page else min(centred, last_top)
             return replace(self, cursor=cursor, top=top, unseen=0, is_sought=is_sought)
         # The visible rows stay where they are, and the cursor stays in view if it was.
-        top, is_visible = self.top, self.top <= self.cursor < self.top + self.page
+        top = self.top
+        is_visible = self.top <= self.cursor < self.top + self.page
         if request.anchor_id is not None and window.shift:
             top += window.shift
         elif is_visible and not is_found:
@@ -223,7 +225,9 @@ class RunTable(CursorView, can_focus=True):
 
     def show(self, window: RunWindow, request: WindowRequest) -> None:
         """Show rows that were read; the cursor and the visible rows stay on their runs."""
-        before, was_replacing, self.window = self.window, self.is_replacing, window
+        before = self.window
+        was_replacing = self.is_replacing
+        self.window = window
         # Decide where the cursor and the view go.
         is_sought = self._cursor_id is not None and self.row is None
         place = self.cursor, self.scroll_offset.y, self.page, self._unseen
@@ -268,7 +272,8 @@ class RunTable(CursorView, can_focus=True):
 
     def show_missing(self, texts: Mapping[CoverageGap | None, tuple[SafeText, ...]]) -> None:
         """Show the lines of missing runs, the first text of each that fits; the one of None below the last run."""
-        before, self._missing = self._missing, texts
+        before = self._missing
+        self._missing = texts
         if (None in before) != (None in texts):
             self._count_rows()
             super().put_cursor(self.cursor)
@@ -297,7 +302,8 @@ class RunTable(CursorView, can_focus=True):
             self._kept_frame.callback(self.set_timer(WAITS_S, self._paint_again).stop)
 
     def _paint_again(self) -> None:
-        kept, self._kept_frame = self._kept_frame, None
+        kept = self._kept_frame
+        self._kept_frame = None
         if kept is not None:
             opacity = 1.0 if self._as_of is None else STALE
             self.styles.text_opacity = 0.5 if self.is_replacing else opacity
@@ -310,7 +316,9 @@ class RunTable(CursorView, can_focus=True):
 
     def seek(self, run_id: str) -> None:
         """Move the cursor to this run with the next rows, if it is among them."""
-        self._cursor_id, self.row, self._is_moved = run_id, None, True
+        self._cursor_id = run_id
+        self.row = None
+        self._is_moved = True
 
     def put_cursor(self, index: int) -> None:
         """Put the cursor on a row; it stays on its run."""
@@ -324,7 +332,8 @@ class RunTable(CursorView, can_focus=True):
 
     @property
     def _holds_cursor(self) -> bool:
-        at, window = self.cursor, self.window
+        at = self.cursor
+        window = self.window
         return at >= window.total or bool(window.row(at) or window.gap(at) or window.head(at))
 
     @property
@@ -363,7 +372,8 @@ class RunTable(CursorView, can_focus=True):
             self.call_after_refresh(self.post_message, self.Highlighted())
 
     def _request_rows(self) -> None:
-        visible, margin = self.visible_rows, self.page // 2
+        visible = self.visible_rows
+        margin = self.page // 2
         if not visible or self.window.holds(visible.start - margin, visible.stop - 1 + margin):
             return
         if not self._holds_visible_rows:
@@ -383,10 +393,12 @@ class RunTable(CursorView, can_focus=True):
             self._aged is self.window and as_of == self._as_of and timedelta(0) <= now - self._aged_at < MAX_AGE_LAG
         )
         if not may_lag:
-            self._aged, self._aged_at = self.window, now
+            self._aged = self.window
+            self._aged_at = now
         if (as_of is None) != (self._as_of is None) and not self.is_replacing:
             self.styles.text_opacity = 1.0 if as_of is None else STALE
-        self._now, self._as_of = now, as_of
+        self._now = now
+        self._as_of = as_of
         for index in self.visible_rows:
             row = self.window.row(index)
             if (
@@ -415,7 +427,8 @@ class RunTable(CursorView, can_focus=True):
         return self.columns.ample_width + self.styles.scrollbar_size_vertical
 
     def mark_stuck(self, run_ids: frozenset[str]) -> None:
-        changed, self.stuck = self.stuck ^ run_ids, run_ids
+        changed = self.stuck ^ run_ids
+        self.stuck = run_ids
         self._repaint_runs(changed)
 
     def summarize(self, row: RunRow) -> None:
@@ -431,7 +444,8 @@ class RunTable(CursorView, can_focus=True):
         self._repaint_runs((row.run_id,))
 
     def _make_room(self) -> None:
-        rows, columns = self.window.rows, self.columns
+        rows = self.window.rows
+        columns = self.columns
         filled = columns.filled | {key for key in HIDDEN_IF_EMPTY if any(getattr(row.summary, key) for row in rows)}
         if filled != columns.filled:
             columns.filled = filled
@@ -474,7 +488,8 @@ class RunTable(CursorView, can_focus=True):
 
     def action_stretch(self, rows: int) -> None:
         """Mark the run under the cursor and the next one; going back unmarks."""
-        here, there = self.row, self.window.row(self.cursor + rows)
+        here = self.row
+        there = self.window.row(self.cursor + rows)
         # Stop where rows are missing: a range never skips a run.
         if here is not None and there is not None:
             ids = self._range if self._range[-1:] == [here.run_id] else [here.run_id]
@@ -504,7 +519,8 @@ class RunTable(CursorView, can_focus=True):
 
     def resize_to(self, total: int) -> None:
         self.columns.fit(self.scrollable_content_region.width)
-        before, size = self.virtual_size, Size(self.columns.layout.width, total + HEADER)
+        before = self.virtual_size
+        size = Size(self.columns.layout.width, total + HEADER)
         if self.show_vertical_scrollbar and size.width == before.width:
             # The bar is always there: other rows change it alone, and Textual would lay out the whole screen.
             self.set_reactive(RunTable.virtual_size, size)
@@ -555,7 +571,8 @@ class RunTable(CursorView, can_focus=True):
             return renderer.placeholder(layout, view.width, at_cursor=at_cursor)
         times = self._painted[index] = self._times(row)
         facts = RowFacts(row, times, row.run_id in self.stuck)
-        place, is_marked = (layout, view.width, self.scroll_offset.x), row.run_id in self.marks
+        place = (layout, view.width, self.scroll_offset.x)
+        is_marked = row.run_id in self.marks
         return renderer.row(facts, self.words, *place, ground, at_cursor=at_cursor, is_marked=is_marked)
 
     def _times(self, row: RunRow) -> RowTimes:
