@@ -23,3 +23,11 @@ class RunwardenError(Exception):
 
     kind: str = "failed"
     """A stable word for JSON, the ledger and the screen."""
+
+
+class UnreadableTextError(ValueError):
+    """A text that is no value of its kind; `str()` is the problem and the fix."""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(f"{problem} {fix}")
+        self.problem, self.fix = problem, fix

@@ -15,38 +15,45 @@ from cronsim import CronSim, CronSimError
 
 from app.automations.rule import OnInterval, OnSchedule, Rule
 from app.engine.times import span
+from app.profiles.values import MistakeError
 
 _FIELDS: Final = 5
 _DAY, _WEEKDAY = 2, 4
 _MINUTE: Final = timedelta(minutes=1)
 _QUARTER: Final = 15
-_FIX: Final = "write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week"
+_FIX: Final = "Write five fields, as in '0 3 * * mon-fri': minute, hour, day of the month, month, day of the week."
 
 
 def check_schedule(on: OnSchedule, now: datetime) -> None:
-    """Refuse a schedule that is invalid or never fires, with a `ValueError` that says why."""
+    """Refuse a schedule that is invalid or never fires, with a `MistakeError` that names the key."""
     fields = on.cron.split()
     if len(fields) != _FIELDS:
-        raise ValueError(f"{on.cron!r} is not a schedule: {_FIX}")
+        raise MistakeError("schedule", f"{on.cron!r} is not a schedule.", _FIX)
     if not (fields[_DAY].startswith("*") or fields[_WEEKDAY].startswith("*")):
-        raise ValueError("a day of the month together with a weekday is ambiguous: write two automations")
+        raise MistakeError(
+            "schedule", "a day of the month together with a weekday is ambiguous.", "Write two automations."
+        )
     try:
         zone = ZoneInfo(on.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError(f"{on.timezone!r} is not a time zone: write one such as Europe/Berlin or UTC") from error
+        raise MistakeError(
+            "timezone", f"{on.timezone!r} is not a time zone.", "Write one such as Europe/Berlin or UTC."
+        ) from error
     try:
         # In UTC: by the clock on the wall, a time after the end of summer time comes before the one before it.
         times = (local.astimezone(UTC) for local in CronSim(on.cron, now.astimezone(zone)))
         upcoming = list(islice(times, 20))
     except CronSimError as error:
-        raise ValueError(f"{on.cron!r} is not a schedule ({str(error).lower()}): {_FIX}") from error
+        raise MistakeError("schedule", f"{on.cron!r} is not a schedule ({str(error).lower()}).", _FIX) from error
     if not upcoming:
-        raise ValueError(f"{on.cron!r} never comes: write a day that its months have")
+        raise MistakeError("schedule", f"{on.cron!r} never comes.", "Write a day that its months have.")
     shortest = min((later - at for at, later in pairwise(upcoming)), default=on.jitter)
     if on.jitter > shortest:
         # With so much jitter, one time could come after the next.
         longest = span(shortest.total_seconds())
-        raise ValueError(f"the jitter is longer than the {longest} between two of its times: write at most that")
+        raise MistakeError(
+            "schedule", f"the jitter is longer than the {longest} between two of its times.", "Write at most that."
+        )
 
 
 def fire_times(on: OnSchedule, name: str, after: datetime) -> Iterator[datetime]:

@@ -32,7 +32,8 @@ from app.automations.rule import (
 )
 from app.profiles.settings import DEFAULT_ROUTE, Settings
 from app.profiles.table import Table, check_route
-from app.profiles.values import OneOrMore
+from app.profiles.values import MistakeError, OneOrMore
+from storage import UnreadableTextError
 from storage.records import Repository
 
 MAX_NAME: Final = 100
@@ -114,8 +115,8 @@ def _trigger(word: str, table: Table) -> Trigger:
     if isinstance(trigger, OnSchedule):
         try:
             check_schedule(trigger, datetime.now(UTC))
-        except ValueError as error:
-            table.fail("timezone" if "time zone" in str(error) else "schedule", f"{error}.")
+        except MistakeError as mistake:
+            table.fail(mistake.key, mistake.problem, mistake.fix)
     return trigger
 
 
@@ -133,8 +134,8 @@ def _response(word: str, table: Table) -> Any:
     if isinstance(response, DoStart | DoAgent) and not names_in(response.repository):
         try:
             Repository.parse(response.repository)
-        except ValueError as error:
-            table.fail("repository", f"{str(error).rstrip('.')}.")
+        except UnreadableTextError as error:
+            table.fail("repository", error.problem, error.fix)
     if isinstance(response, DoCommand) and names_in(response.argv[0]):
         table.fail("command", "the program itself cannot be a placeholder.", "Name the program.")
     return response

@@ -1,6 +1,7 @@
 """Events: each describes a change, without rows; listeners read those from the cache."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from msgspec import Struct
 
@@ -72,9 +73,10 @@ class EventBus(Struct, eq=False):
     _listeners: list[Announce] = []
 
     def publish(self, event: Event) -> None:
-        """Pass the event on, in the order of subscription."""
-        for listener in tuple(self._listeners):
-            listener(event)
+        """Pass the event on, in the order of subscription; one that raises does so after all have had it."""
+        with ExitStack() as calls:
+            for listener in reversed(self._listeners):
+                calls.callback(listener, event)
 
     def subscribe(self, listener: Announce) -> Callable[[], None]:
         """Listen until the returned function is called."""

@@ -4,6 +4,8 @@ import re
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
+from storage import UnreadableTextError
+
 _UNIT_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION: Final = r"(?:[0-9]+(?:\.[0-9]+)?[smhdw])+"
 _PART: Final = r"([0-9]+(?:\.[0-9]+)?)([smhdw])"
@@ -19,10 +21,10 @@ def parse_duration(text: str) -> timedelta:
     """A duration such as `90s`, `30m`, `1h30m`, `7d`; the message of a `ValueError` shows examples."""
     cleaned = text.strip().lower()
     if not re.fullmatch(_DURATION, cleaned):
-        raise ValueError(f"{text!r} is not a valid duration: write 90s, 30m, 1h30m or 7d.")
+        raise UnreadableTextError(f"{text!r} is not a valid duration.", "Write 90s, 30m, 1h30m or 7d.")
     seconds = sum(float(number) * _UNIT_S[unit] for number, unit in re.findall(_PART, cleaned))
     if seconds > MAX_DURATION.total_seconds():
-        raise ValueError(f"{text!r} is longer than a century: write at most {MAX_DURATION.days}d.")
+        raise UnreadableTextError(f"{text!r} is longer than a century.", f"Write at most {MAX_DURATION.days}d.")
     return timedelta(seconds=seconds)
 
 
@@ -41,17 +43,19 @@ def parse_period(text: str, now: datetime) -> tuple[datetime, datetime]:
     try:
         moment = datetime.fromisoformat(cleaned)
     except ValueError as error:
-        raise ValueError(f"{text!r} is not a valid time: write 2h, 7d, 2026-05-01 or 2026-05-01T12:00:00Z.") from error
+        raise UnreadableTextError(
+            f"{text!r} is not a valid time.", "Write 2h, 7d, 2026-05-01 or 2026-05-01T12:00:00Z."
+        ) from error
     if re.fullmatch(_DATE, cleaned):
         moment = moment.replace(tzinfo=UTC)
         # Not the next midnight minus an instant: the calendar's last day has no next midnight.
         return moment, moment + (timedelta(days=1) - INSTANT)
     if moment.tzinfo is None:
-        raise ValueError(f"{text!r} has no offset: add Z for UTC, or one such as +02:00.")
+        raise UnreadableTextError(f"{text!r} has no offset.", "Add Z for UTC, or one such as +02:00.")
     try:
         moment = moment.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError(f"{text!r} is outside the calendar.") from error
+        raise UnreadableTextError(f"{text!r} is outside the calendar.", "Write 2h, 7d or 2026-05-01.") from error
     return moment, moment
 
 

@@ -38,6 +38,7 @@ from app.profiles.settings import (
 from app.profiles.table import LEFT_OUT, KeyPath, Table, check_route
 from app.profiles.token import TOKEN_KINDS, EnvToken, TokenSource
 from app.profiles.values import base_address
+from storage import UnreadableTextError
 from storage.records.run import DEFAULT_PLATFORM, Repository
 
 APPLICATION: Final = "runwarden"
@@ -138,9 +139,9 @@ def load(path: Path | None, env: Mapping[str, str], choice: Choice = NOTHING_CHO
     if (address := env.get("RUNWARDEN_BASE_URL")) and beaten.get("RUNWARDEN_BASE_URL") != "--config":
         try:
             profile = Profile(ENVIRONMENT_PROFILE, base_address(address), EnvToken(), poll=settings.poll)
-        except ValueError as error:
+        except UnreadableTextError as error:
             if "RUNWARDEN_BASE_URL" in used:
-                raise ConfigError(f"{error}.", fix="", key="RUNWARDEN_BASE_URL") from error
+                raise ConfigError(error.problem, fix=error.fix, key="RUNWARDEN_BASE_URL") from error
         else:
             # An address in the environment wins over the file's default profile.
             profiles = (profile, *settings.profiles)

@@ -253,7 +253,7 @@ class OnboardingScreen(Screen[str | None]):
         except ValueError as error:
             text = str(error)
             # A text that begins with a scheme keeps its lower case.
-            problems["base_url"] = f"{text}." if text.startswith("http") else f"{text[:1].upper()}{text[1:]}."
+            problems["base_url"] = text if text.startswith("http") else f"{text[0].upper()}{text[1:]}"
         first: FormField | None = None
         for key, problem in problems.items():
             field = self._field(key)

@@ -23,7 +23,7 @@ from app.profiles.values import (
     base_address,
     check_placeholders,
 )
-from storage import RunwardenError
+from storage import RunwardenError, UnreadableTextError
 from storage.records.alert import Level
 from storage.records.query import GROUPINGS, RunSort
 
@@ -213,7 +213,8 @@ def _query(text: str) -> str:
     from app.runs.query import parse  # only where there are views: it is on the way to the first painted screen
 
     if problems := parse(text, datetime.now(UTC)).problems:
-        raise ValueError(f"at character {problems[0].start + 1}: {problems[0].message} {problems[0].fix}")
+        first = problems[0]
+        raise UnreadableTextError(f"at character {first.start + 1}: {first.message}", first.fix)
     return text
 
 
@@ -225,13 +226,15 @@ def _order(text: str) -> RunSort:
 
 def _grouping(text: str) -> str:
     if text not in GROUPINGS:
-        raise ValueError(f"runs are not grouped by {text!r}: write {' or '.join(GROUPINGS)}")
+        raise UnreadableTextError(f"runs are not grouped by {text!r}.", f"Write {' or '.join(GROUPINGS)}.")
     return text
 
 
 def _keys(text: str) -> str:
     if len(text.split()) > 1 or text != text.strip():
-        raise ValueError('a key has no blanks in it: write it as in "C", "ctrl+l" or "f5", several with commas')
+        raise UnreadableTextError(
+            "a key has no blanks in it.", 'Write it as in "C", "ctrl+l" or "f5", several with commas.'
+        )
     return text
 
 

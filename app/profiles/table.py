@@ -12,6 +12,7 @@ from app.engine.text import did_you_mean
 from app.engine.times import parse_duration
 from app.profiles.settings import ConfigError
 from app.profiles.values import MAY_BE_EMPTY, ONE_OR_MORE, Between, MistakeError, QuietHours
+from storage import UnreadableTextError
 
 KeyPath = tuple[str | int, ...]
 """A path such as `("profiles", "acme", "base_url")`; a number is a place in an array of tables, counted from 0."""
@@ -58,7 +59,7 @@ class Table(Struct, frozen=True):
         try:
             return kind(**values)
         except MistakeError as mistake:
-            self.fail(mistake.key, mistake.message, mistake.fix)
+            self.fail(mistake.key, mistake.problem, mistake.fix)
 
     def get(self, key: str, kind: object, default: object = _REQUIRED) -> Any:
         """One value, of a type as fields have them."""
@@ -85,8 +86,8 @@ class Table(Struct, frozen=True):
             return self.file.parent / Path(text).expanduser()
         try:
             value = parse(text) if parse else text
-        except ValueError as error:
-            self.fail(key, f"{str(error).rstrip('.')}.")
+        except UnreadableTextError as error:
+            self.fail(key, error.problem, error.fix)
         if bounds and not bounds.least <= value <= bounds.most:
             least = f"{bounds.least.total_seconds():g}s"
             most = f"{bounds.most.days}d"
@@ -121,9 +122,6 @@ class Table(Struct, frozen=True):
         return tuple(by_name.values())
 
     def fail(self, key: str, message: str, fix: str = "") -> NoReturn:
-        """Raise a mistake in a key; the message may itself say ": write …" instead of a `fix`."""
-        if not fix and (form := message.partition(": write "))[1]:
-            message, fix = f"{form[0]}.", f"Write {form[2]}"
         raise self.mistake(key, message, fix)
 
     def mistake(self, key: str, message: str, fix: str) -> ConfigError:

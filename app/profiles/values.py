@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from storage import UnreadableTextError
+
 MAX_WAIT: Final = timedelta(days=7)
 """The longest duration in `[notify]`."""
 MAY_BE_EMPTY: Final = "may be empty"
@@ -31,12 +33,12 @@ Wait = Annotated[timedelta, Between(timedelta(0), MAX_WAIT)]
 Repeat = Annotated[timedelta, Between(timedelta(minutes=1), MAX_WAIT)]
 
 
-class MistakeError(ValueError):
+class MistakeError(UnreadableTextError):
     """A setting that cannot be used; the reader adds file and line."""
 
-    def __init__(self, key: str, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.key, self.message, self.fix = key, message, fix
+    def __init__(self, key: str, problem: str, fix: str) -> None:
+        super().__init__(problem, fix)
+        self.key = key
 
 
 def check_placeholders(key: str, texts: Iterable[str], known: Collection[str]) -> None:
@@ -65,7 +67,7 @@ class QuietHours(Struct, frozen=True):
                 start, end = (time(int(parts[n]), int(parts[n + 1])) for n in (1, 3))
                 if start != end:
                     return cls(start, end)
-        raise ValueError(f"{text!r} are not valid hours: write them as in 22:00-07:00")
+        raise UnreadableTextError(f"{text!r} are not valid hours.", "Write them as in 22:00-07:00.")
 
     def cover(self, local: time) -> bool:
         """Whether this time of the day is quiet."""
@@ -86,25 +88,31 @@ def base_address(text: str) -> str:
     """
     stripped = text.strip()
     if not stripped.isascii() or any(character <= " " or character in '\\"<>^`{|}\x7f' for character in stripped):
-        raise ValueError("an address is plain ASCII without blanks: write international names in their xn-- form")
+        raise UnreadableTextError(
+            "an address is plain ASCII without blanks.", "Write international names in their xn-- form."
+        )
     try:
         parts = urlsplit(stripped)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"this is not a valid address ({error}): write one as in https://a.example/v1") from error
+        raise UnreadableTextError(
+            f"this is not a valid address ({error}).", "Write one as in https://a.example/v1."
+        ) from error
     if not host or parts.scheme not in {"http", "https"}:
-        raise ValueError("an address begins with https:// and a host, as in https://api.example.com/v1")
+        raise UnreadableTextError(
+            "an address begins with https:// and a host.", "Write one as in https://api.example.com/v1."
+        )
     if "@" in parts.netloc:
-        raise ValueError("an address holds no user or password: the token has its own setting")
+        raise UnreadableTextError("an address holds no user or password.", "The token has its own setting.")
     if parts.query or parts.fragment:
-        raise ValueError("a base address has no query and no fragment: end it with the version, as in /v1")
+        raise UnreadableTextError("a base address has no query and no fragment.", "End it with the version, as in /v1.")
     segments = parts.path.rstrip("/").split("/")[1:]
     if any(segment in {"", ".", ".."} for segment in segments):
-        raise ValueError("the path holds an empty, `.` or `..` segment: write it out plainly")
+        raise UnreadableTextError("the path holds an empty, `.` or `..` segment.", "Write it out plainly.")
     if not all(0 < len(label) <= _MAX_LABEL for label in host.removesuffix(".").split(".")):
-        raise ValueError(f"{host!r} cannot be a host name: write one such as api.example.com")
+        raise UnreadableTextError(f"{host!r} cannot be a host name.", "Write one such as api.example.com.")
     if parts.scheme == "http" and not is_loopback(host):
-        raise ValueError("use https: http sends the token in the clear")
+        raise UnreadableTextError("http sends the token in the clear.", "Use https.")
     shown = f"[{host}]" if ":" in host else host
     return f"{parts.scheme}://{shown}{f':{port}' if port is not None else ''}{parts.path.rstrip('/')}"
 

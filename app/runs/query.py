@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from app.engine.text import closest, did_you_mean
 from app.engine.times import INSTANT, parse_period
+from storage import UnreadableTextError
 from storage.records import ACTIVE_STATUSES, KNOWN_STATUSES, SORTABLE, RunFilter, RunSort
 from storage.records.query import FINDINGS, Suggestion
 
@@ -340,11 +341,11 @@ class _Parser:
                 limit = first - INSTANT if term.is_negated else first
             else:
                 limit = last + INSTANT if term.is_negated else last
-        except (OverflowError, ValueError) as error:
-            text = f"{token.text!r} is outside the calendar." if isinstance(error, OverflowError) else str(error)
-            mistake, colon, fix = text.rpartition(": ")
-            fix = fix[:1].upper() + fix[1:] if colon else "Write 2h, 7d or 2026-05-01."
-            return QueryProblem(token.start, token.end, f"{mistake}." if colon else text, fix)
+        except OverflowError:
+            message = f"{token.text!r} is outside the calendar."
+            return QueryProblem(token.start, token.end, message, "Write 2h, 7d or 2026-05-01.")
+        except UnreadableTextError as error:
+            return QueryProblem(token.start, token.end, error.problem, error.fix)
         if (wanted == "since") != term.is_negated:
             self.since = limit if self.since is None else max(self.since, limit)
         else:
@@ -371,12 +372,13 @@ def read_order(text: str) -> RunSort:
     """An order of runs: `started` is oldest first, `-started` newest first.
 
     Raises:
-        ValueError: There is no such column; the message lists the columns.
+        UnreadableTextError: There is no such column; its fix lists the columns.
     """
     name = text.strip().removeprefix("-")
     columns = [field.name for field in SORTABLE]
     if name not in columns:
-        raise ValueError(f"there is no column {name!r} to sort by: {', '.join(columns)}; -started is newest first")
+        fix = f"Write one of: {', '.join(columns)}; -started is newest first."
+        raise UnreadableTextError(f"there is no column {name!r} to sort by.", fix)
     return RunSort(name, descending=text.strip().startswith("-"))
 
 

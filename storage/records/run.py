@@ -10,6 +10,7 @@ from typing import Final, Literal, Self
 
 from msgspec import Struct
 
+from storage import UnreadableTextError
 from storage.records.results import FindingCounts
 
 DEFAULT_PLATFORM: Final = "github"
@@ -40,10 +41,12 @@ class Repository(Struct, frozen=True, gc=False):
             platform, path = DEFAULT_PLATFORM, platform
         owner, slash, name = path.rpartition("/")
         if not (slash and owner and name and platform) or path.startswith("/") or any(c.isspace() for c in path):
-            raise ValueError(f"{text!r} is not a repository: write owner/repo, or gitlab:group/project.")
+            raise UnreadableTextError(f"{text!r} is not a repository.", "Write owner/repo, or gitlab:group/project.")
         if platform in _WITHOUT_GROUPS:
             if "/" in owner:
-                raise ValueError(f"{text!r} has too many parts for {_WITHOUT_GROUPS[platform]}: write owner/repo.")
+                raise UnreadableTextError(
+                    f"{text!r} has too many parts for {_WITHOUT_GROUPS[platform]}.", "Write owner/repo."
+                )
             return cls.of(platform, {"owner": owner, "repo": name})
         return cls.of(platform, {"project_path": path})
 

@@ -78,7 +78,7 @@ def test_a_mistake_is_reported_with_line_key_and_fix(tmp_path: Path) -> None:
         ("[poll]\nruns_s = 0\n", 2, "poll.runs_s", "Use 1 to 86400."),
         ('[console]\nrun_url = "file:///{run_id}"\n', 2, "console.run_url", "web address"),
         ("[profiles.acme]\nread_only = true\n", 1, "profiles.acme.base_url", "missing"),
-        ('[profiles.acme]\n\nbase_url = "http://api.example.com"\n', 3, "profiles.acme.base_url", "use https"),
+        ('[profiles.acme]\n\nbase_url = "http://api.example.com"\n', 3, "profiles.acme.base_url", "Use https"),
         (ACME + 'token_env = "A"\ntoken_file = "b"\n', 4, "profiles.acme.token_file", "two sources"),
         ('default_profile = "acne"\n' + ACME, 1, "default_profile", "There are: acme."),
         ('[notify]\ncommand = ["tell", "{token}"]\n', 2, "notify.command", "no placeholder {token}"),
