@@ -37,7 +37,7 @@ lint: .venv/.dev ## Style, types, import contracts, and whether what documents a
 	@$(BIN)/python -m pytest -n0 -q tests/distribution/test_facts.py tests/distribution/test_documents.py
 
 campaign: .venv/.dev ## Kill workers under 200 runs, 100,000 faulty writes, a day of the console and more (hours)
-	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_campaign.py tests/service/test_outages.py tests/service/agents tests/conformance tests/sync/test_model.py tests/sync/test_outsider.py tests/actions tests/automations tests/storage/test_ledger_model.py
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/execution/test_campaign.py tests/service/execution/test_outages.py tests/service/agents tests/conformance tests/sync/test_model.py tests/sync/test_outsider.py tests/actions tests/automations tests/storage/test_ledger_model.py
 
 # Those of pyenv and uv, which are not on PATH.
 wheel-check: export RUNWARDEN_PYTHONS ?= $(shell ls -d $(HOME)/.pyenv/versions/*/bin/python3.1[1-9] \
@@ -53,7 +53,7 @@ container-check: .venv/.dev .venv/.containers ## Build the image, and start it a
 	@$(BIN)/python -m pytest -n0 -s -m campaign tests/distribution/test_containers.py
 
 page-check: .venv/.dev .venv/.browser .venv/.npm ## Use the page in Chromium by keyboard, and let axe-core judge it (needs chromium-driver and npm; a minute)
-	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/test_page_in_browser.py
+	@$(BIN)/python -m pytest -n0 -s -m campaign tests/service/page/test_page_in_browser.py
 
 bench: .venv/.dev ## Measure, as ratios within one run
 	@$(BIN)/python -m bench

@@ -173,8 +173,8 @@ class Server:
     """The port in use; 0 before it listens."""
 
     def __post_init__(self) -> None:
-        self.otherwise: Answering = self.answer
-        """Answers requests when the script is empty. It runs in another thread and may block, unless it is `answer`."""
+        self.otherwise: Answering | None = None
+        """Answers requests instead of `answer` when the script is empty. It runs in another thread and may block."""
         self._steps: deque[Step] = deque()
         self._changed = threading.Condition()
         self._own_thread: threading.Thread | None = None
@@ -304,7 +304,7 @@ class Server:
 
     async def _answered(self, request: Received) -> Step:
         await asyncio.sleep(self.latency_s)
-        if self.otherwise == self.answer:
+        if self.otherwise is None:
             step = self.answer(request)
             return await step if isawaitable(step) else step
         return await self.loop.run_in_executor(self._threads, self.otherwise, request)
@@ -538,8 +538,8 @@ class Lab(Server):
                     return Respond(200, content)
                 return Respond(404, {"message": "It was pruned.", "error_code": "artifact_not_found"})
             case "GET", ["diff"] | ["turns", _, "diff"]:
-                turn = int(rest[1]) if len(rest) > 1 else None
-                if (diff := self.diffs.get((run_id, turn))) is not None:
+                of_turn = int(rest[1]) if len(rest) > 1 else None
+                if (diff := self.diffs.get((run_id, of_turn))) is not None:
                     return Respond(200, diff, {"Content-Type": "text/plain"})
         return Respond(404, {"message": "There is no such turn.", "error_code": "turn_not_found"})
 

@@ -6,6 +6,7 @@ import pkgutil
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +20,8 @@ from app.engine.text import closest
 from app.profiles import UserCommand
 from widgets.kit import NO_KEY
 
+Place = tuple[str, str]
+"""A table of the configuration, and a name in it."""
 _ROOTS: Final = ("app.", "widgets.")
 _SCREENS: Final = re.compile(r"app\.console\.|app\.\w+\.screen|widgets\.")
 """The modules that declare keys."""
@@ -74,10 +77,10 @@ async def report_mistakes(session: Session) -> None:
         session.notify(problem, severity="warning")
 
 
-def unknown_actions(keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def unknown_actions(keys: Mapping[str, str]) -> dict[str, Place]:
     """The actions in `[keys]` that do not exist, as after an update: for each a warning with the fix, and its place."""
     names = {fact.id for fact in catalog()}
-    warnings = dict[str, tuple[str, str]]()
+    warnings = dict[str, Place]()
     for name in (name for name in keys if name not in names):
         near = closest(name, names)
         fix = f"Did you mean {near}?" if near else "`runwarden config keys` lists the actions."
@@ -85,48 +88,71 @@ def unknown_actions(keys: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return warnings
 
 
-def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> dict[str, tuple[str, str]]:
+def problems(keys: Mapping[str, str], commands: Sequence[UserCommand] = ()) -> dict[str, Place]:
     """The mistakes in `[keys]` and in the keys of `[[commands]]`: for each a sentence with the fix, and its place."""
     facts = catalog()
-    mistakes = dict[str, tuple[str, str]]()
-    entries = [(("keys", name), own) for name, own in keys.items()]
-    entries += [(("commands", own.name), own.key) for own in commands if own.key]
-    for place, keys_of in entries:
-        for key in keys_of.split(","):
-            *modifiers, last = key.split("+") if key != "+" else [key]
+    return {**_unknown_keys(keys, commands), **_shared_keys(facts, keys), **_hidden_commands(facts, keys, commands)}
+
+
+def _unknown_keys(keys: Mapping[str, str], commands: Sequence[UserCommand]) -> dict[str, Place]:
+    """Keys that no terminal sends."""
+    mistakes = dict[str, Place]()
+    entries = [("keys", name, text) for name, text in keys.items()]
+    entries += [("commands", command.name, command.key) for command in commands if command.key]
+    for table, name, text in entries:
+        for key in text.split(","):
+            modifiers, last = _parts(key)
             is_known = last in _NAMED or (len(last) == 1 and last.isprintable())
-            if not (is_known and set(modifiers) <= _MODIFIERS):
-                mistakes[f'{place[1]}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'] = place
-    # Two actions that have the same key on the same screen: only one of them would run.
-    by_id = {fact.id: fact for fact in facts}
-    taken: dict[tuple[str, str], str] = {}
+            if not (is_known and _MODIFIERS.issuperset(modifiers)):
+                mistakes[f'{name}: "{key}" is not a key; write it as in "C", "ctrl+l" or "f5".'] = table, name
+    return mistakes
+
+
+def _shared_keys(facts: Sequence[KeyFact], keys: Mapping[str, str]) -> dict[str, Place]:
+    """Two actions that have the same key on the same screen: only one of them would run."""
+    mistakes = dict[str, Place]()
+    usual_keys = {fact.id: set(map(normal, fact.keys)) for fact in facts}
+    first_with: dict[tuple[str, str], str] = {}
     # A sheet's keys replace those of the screen below.
     sheets = {kind.__name__ for kind in _descendants(ModalScreen)}
-    owners = tuple(dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets))
+    screens = dict.fromkeys(where for fact in facts for where in fact.where if where not in sheets)
     # The user's own entry first, so that the sentence names it.
     for fact in sorted(facts, key=lambda fact: fact.id not in keys):
-        for where in owners if fact.id in keys and _APP_CLASS in fact.where else fact.where:
-            for key in _keys_of(fact, keys):
-                other = taken.setdefault((where, key), fact.id)
-                # Two defaults may share a key if they are never available at the same time.
-                is_usual = key in map(normal, by_id[other].keys) and key in map(normal, fact.keys)
-                if other != fact.id and other in keys and not is_usual:
-                    clash = f'"{keys[other]}" is the key of {fact.id} there. Give that one another key.'
-                    mistakes[f"keys.{other}: {clash}"] = ("keys", other)
-    # A screen's action gets its key first, so a command with the same one never runs.
-    by_key = {key: fact.id for fact in reversed(facts) for key in _keys_of(fact, keys)}
+        is_everywhere = fact.id in keys and _APP_CLASS in fact.where
+        for where, key in product(screens if is_everywhere else fact.where, _keys_of(fact, keys)):
+            other = first_with.setdefault((where, key), fact.id)
+            # Two defaults may share a key if they are never available at the same time.
+            is_usual = key in usual_keys[other] & usual_keys[fact.id]
+            if other != fact.id and other in keys and not is_usual:
+                clash = f'"{keys[other]}" is the key of {fact.id} there. Give that one another key.'
+                mistakes[f"keys.{other}: {clash}"] = "keys", other
+    return mistakes
+
+
+def _hidden_commands(
+    facts: Sequence[KeyFact], keys: Mapping[str, str], commands: Sequence[UserCommand]
+) -> dict[str, Place]:
+    """Commands that never run, because a screen's action, or a command before them, gets the key first."""
+    mistakes = dict[str, Place]()
+    first_with = {key: fact.id for fact in reversed(facts) for key in _keys_of(fact, keys)}
     for command in commands:
         for key in map(normal, command.key.split(",") if command.key else ()):
-            if key in by_key:
-                clash = f'"{command.key}" is the key of {by_key[key]}. Choose another.'
-                mistakes[f"commands, {command.name}: {clash}"] = ("commands", command.name)
-            by_key.setdefault(key, command.name)
+            if key in first_with:
+                clash = f'"{command.key}" is the key of {first_with[key]}. Choose another.'
+                mistakes[f"commands, {command.name}: {clash}"] = "commands", command.name
+            first_with.setdefault(key, command.name)
     return mistakes
+
+
+def _parts(key: str) -> tuple[list[str], str]:
+    """The modifiers of a key, and the key itself."""
+    *modifiers, last = key.split("+") if key != "+" else [key]
+    return modifiers, last
 
 
 def normal(key: str) -> str:
     """A key as Textual names it: `?` is `question_mark`."""
-    *modifiers, last = key.split("+") if key != "+" else [key]
+    modifiers, last = _parts(key)
     name = _character_to_key(last) if len(last) == 1 else last
     return "+".join([*modifiers, name])
 

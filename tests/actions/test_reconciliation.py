@@ -74,7 +74,7 @@ async def lost(engine: Engine, peer: Lab, request: WriteRequest) -> Action:
 
     peer.otherwise = losing
     action = await engine.actions.submit(request)
-    peer.otherwise = peer.answer
+    peer.otherwise = None
     assert action.state == "unknown"
     return action
 

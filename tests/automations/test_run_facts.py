@@ -187,7 +187,7 @@ async def test_a_run_that_ends_sets_off_the_rules_that_it_meets(tmp_path: Path) 
         lab.otherwise = refuse
         await bot.once()
         before = len(said.outcomes())
-        lab.otherwise = lab.answer
+        lab.otherwise = None
         await bot.once()
         await bot.close()
         again = await Bot.open(settings, settings.profile(), said)

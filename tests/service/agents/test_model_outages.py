@@ -80,7 +80,7 @@ def outage(api: Api, repository: Path, server: ModelServer, number: int, kills: 
         api.service.restart()
         api = Api(api.service, api.organization)
     server.wait_for(len(server.requests) + 3)
-    server.otherwise = server.answer
+    server.otherwise = None
     ended = [api.ended(run_id) for run_id in run_ids]
     commits = [git("log", "--format=%s", f"main..{run['branch_name']}", cwd=repository).split("\n") for run in ended]
     used = [last_turn(api, run_id)["usage"]["requests"] for run_id in run_ids]
@@ -211,7 +211,7 @@ def test_during_an_outage_the_fallback_continues(
     api, repository = own(on=services(600), agents=falling(server, other, fallback_after="2s"))
     fallen(api, other, number, kills, repository)
     by_agent = api.service.admin("usage", "--org", api.organization["id"], "--by", "agent")["usage"]
-    server.otherwise = server.answer
+    server.otherwise = None
     after = api.work("after", "asker")
 
     assert [(one["agent"], one["turns"]) for one in by_agent] == [("other", number)]

@@ -149,7 +149,7 @@ def test_a_key_from_a_command_is_kept_until_refused(ask: Make, server: ModelServ
     assert "printed-key" not in str(done.answers)
 
     server.requests.clear()
-    server.otherwise = server.answer
+    server.otherwise = None
     server.status, server.refusal = 401, {"error": {"message": "not printed-key"}}
     refused = ask(*MESSAGES, 3, key_env=None, key_command=["echo", "printed-key"])
     failed = ask(*MESSAGES, 3, key_env=None, key_command=["sh", "-c", "echo oh >&2; echo 'log in first' >&2; exit 3"])

@@ -21,7 +21,7 @@ from service.triggers.receiver import WebhookDelivery, receive
 from tests.lab import Respond
 from tests.service.conftest import accepted, organization
 from tests.service.forge.conftest import ONE_FORGE, Desk
-from tests.service.payloads import (
+from tests.service.triggers.payloads import (
     forgejo_comment,
     forgejo_run,
     github,

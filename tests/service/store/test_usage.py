@@ -17,7 +17,7 @@ from service.store.database import Database
 from service.store.usage import ModelUse, totals
 from tests.program import Program
 from tests.service.conftest import BOTH, NOW, Api, Make, accepted
-from tests.service.test_metrics import scraped
+from tests.service.observability.test_metrics import scraped
 from tests.waiting import present
 
 

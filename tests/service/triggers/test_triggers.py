@@ -17,7 +17,7 @@ from service.settings import DataFolder
 from service.store import turns
 from tests import service_process
 from tests.service.conftest import BARE, Api
-from tests.service.payloads import SECRET, github, gitlab, signed, with_token
+from tests.service.triggers.payloads import SECRET, github, gitlab, signed, with_token
 from tests.service_process import demo_setup, git
 from tests.waiting import eventually
 

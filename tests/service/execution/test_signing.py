@@ -15,8 +15,8 @@ from service.execution.commits import check_signing
 from service.git import GitCommandError
 from tests.lab import Received, Respond, Step
 from tests.service.conftest import UNBOXED, Api, Make, placed
+from tests.service.forge.test_host_tokens import APP, AppHost, own_key
 from tests.service.git_hosts import push
-from tests.service.test_host_tokens import APP, AppHost, own_key
 from tests.service_process import git, make_repository, put_hook
 from tests.waiting import COLD_START_S, eventually
 

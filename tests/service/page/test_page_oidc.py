@@ -14,7 +14,7 @@ import pytest
 
 from tests.lab import free_port
 from tests.service.conftest import Api, http_client, served
-from tests.service.test_page import Browser, invited, text_of
+from tests.service.page.test_page import Browser, invited, text_of
 from tests.waiting import present
 
 PROVIDER: Final = Path(__file__).with_name("oidc_provider.mjs")

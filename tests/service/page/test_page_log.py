@@ -13,7 +13,7 @@ from service.store import runs, turns
 from service.store.database import Database
 from service.store.turns import TurnOutcome
 from tests.service.conftest import Api, Make, order
-from tests.service.test_page import SCRIPT, Browser, text_of
+from tests.service.page.test_page import SCRIPT, Browser, text_of
 from tests.waiting import present
 
 Log = Callable[..., tuple[Browser, str]]

@@ -20,7 +20,7 @@ from tests.service.conftest import BARE, NOW, Api, accepted, organization
 from tests.service.conftest import METRICS_TOKEN as TOKEN
 from tests.service_process import refused_start
 
-SHIPPED: Final = Path(__file__).parents[2] / "deploy" / "prometheus"
+SHIPPED: Final = Path(__file__).parents[3] / "deploy" / "prometheus"
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:

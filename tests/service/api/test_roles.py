@@ -21,7 +21,7 @@ from service.store.database import Database
 from service.store.sessions import ROLES, LastAdminError
 from service.store.tokens import SCOPES
 from tests.service.conftest import BARE, BOTH, NOW, Api, Make, http_client, organization
-from tests.service.test_page import Browser, text_of
+from tests.service.page.test_page import Browser, text_of
 from tests.waiting import present
 
 OPEN: Final = None

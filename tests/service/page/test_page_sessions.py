@@ -7,7 +7,7 @@ from service.clock import SECOND_MICROS, now_micros
 from service.store import invitations, sessions, tokens
 from service.store.database import Database
 from tests.service.conftest import BOTH, NOW, OPERATOR, Api, organization
-from tests.service.test_page import Browser
+from tests.service.page.test_page import Browser
 
 
 def test_a_session_expires_when_idle_and_after_a_week(database: Database) -> None:

@@ -16,9 +16,9 @@ import pytest
 from tests.proxy import DatabaseLink
 from tests.service.conftest import UNBOXED, Api, member, placed
 from tests.service.deployment import Deployment, deployment
+from tests.service.execution.test_campaign import Caller
 from tests.service.git_hosts import marked
 from tests.service.postgres import Cluster
-from tests.service.test_campaign import Caller
 from tests.service_process import Node, make_repository
 from tests.waiting import eventually
 

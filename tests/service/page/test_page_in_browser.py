@@ -13,7 +13,7 @@ import pytest
 
 from tests.program import ROOT
 from tests.service.conftest import OPERATOR, UNBOXED, Api, Own, served
-from tests.service.test_page import invited
+from tests.service.page.test_page import invited
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.campaign

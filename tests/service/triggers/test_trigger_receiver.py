@@ -26,7 +26,7 @@ from service.store.rows import delete
 from service.triggers.receiver import UnknownRepositoryError, WebhookDelivery, receive, start_due
 from tests.lab import Respond, Server
 from tests.service.conftest import BOTH, NOW, due_jobs, organization
-from tests.service.payloads import SECRET, forgejo, github, gitlab, signed
+from tests.service.triggers.payloads import SECRET, forgejo, github, gitlab, signed
 from tests.waiting import present
 
 FIRST: Final = TriggerRule(agent="reviewer", instructions="nothing to do")

@@ -193,7 +193,7 @@ def test_a_failing_endpoint_is_retried_for_three_days_then_disabled(desk: Desk, 
     assert {one.headers["webhook-id"] for one in receiver.requests} == {given_up.id}
     assert desk.state(made) == "disabled"
 
-    desk.late, receiver.otherwise, receiver.secret = 0, receiver.answer, made.secret
+    desk.late, receiver.otherwise, receiver.secret = 0, None, made.secret
     with desk.database.write() as connection:
         events.replay(connection, given_up, desk.now())
     desk.deliver()
