@@ -47,46 +47,57 @@ async def doctor(invocation: Invocation, /) -> int:
 
     The report has no token, address, name of a profile or home folder in it.
     """
+    checks = [*_machine(), *await _profile(invocation), _sandbox()]
+    document = {
+        "ok": not any(check.fix for check in checks),
+        "checks": [{"name": row.name, "ok": not row.fix, "found": row.found, "fix": row.fix} for row in checks],
+    }
+    invocation.output.record(
+        document, [(check.name, f"{check.found}. {check.fix}".removesuffix(". ")) for check in checks]
+    )
+    return Exit.DONE if document["ok"] else Exit.FAILED
+
+
+def _machine() -> list[Check]:
+    """Versions, programs and the terminal."""
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     libraries = [f"{name} {version(name)}" for name in _LIBRARIES if find_spec(name) is not None]
     columns, lines = shutil.get_terminal_size()
     screen = f"{columns}x{lines}" if sys.stdout.isatty() else "none"
-    words = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
+    variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
     inside = [word for word, name in (("tmux", "TMUX"), ("ssh", "SSH_CONNECTION")) if name in os.environ]
-    text = ", ".join([screen, sys.stdout.encoding, *words, *inside])
     fix = "" if sys.stdout.encoding.lower() == "utf-8" else "Use a UTF-8 locale, such as LANG=C.UTF-8."
-    checks = [
+    return [
         Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(installed_extras()) or 'none'}"),
         Check("python", f"{platform.python_version()} ({platform.python_implementation()}) on {system}"),
         Check("libraries", ", ".join(libraries)),
         Check("programs", ", ".join(map(_program, _PROGRAMS)), "" if shutil.which("git") else "Install git."),
-        Check("terminal", text, fix),
+        Check("terminal", ", ".join([screen, sys.stdout.encoding, *variables, *inside]), fix),
     ]
+
+
+async def _profile(invocation: Invocation) -> list[Check]:
+    """The configuration, and the data folder and the service of the profile that it has."""
     try:
         settings = invocation.settings(quietly=True)
         profile = invocation.profile(settings) if settings.profiles else None
     except ConfigError as error:
         where = "" if error.line is None else f", line {error.line}"
-        checks.append(Check("configuration", f"it cannot be used{where}", "Run: runwarden config check"))
-    else:
-        source = "environment only" if settings.file is None else "file"
-        checks.append(Check("configuration", f"{source}, {plural(len(settings.profiles), 'profile')}"))
-        if profile is not None:
-            checks += [_data(settings, profile), await _service(invocation, profile)]
+        return [Check("configuration", f"it cannot be used{where}", "Run: runwarden config check")]
+    source = "environment only" if settings.file is None else "file"
+    configuration = Check("configuration", f"{source}, {plural(len(settings.profiles), 'profile')}")
+    if profile is None:
+        return [configuration]
+    return [configuration, _data(settings, profile), await _service(invocation, profile)]
+
+
+def _sandbox() -> Check:
     if bubblewrap_works():
-        checks.append(Check("sandbox", "bubblewrap works"))
-    else:
-        is_needed = find_spec("dbos") is not None
-        text = f"bubblewrap is not installed or does not work{'' if is_needed else '; only a service needs it'}"
-        fix = "No agent can run here: apt install bubblewrap; see docs/run/troubleshooting.md." if is_needed else ""
-        checks.append(Check("sandbox", text, fix))
-    document = {
-        "ok": not any(check.fix for check in checks),
-        "checks": [{"name": row.name, "ok": not row.fix, "found": row.found, "fix": row.fix} for row in checks],
-    }
-    pairs = [(check.name, f"{check.found}{f'. {check.fix}' if check.fix else ''}") for check in checks]
-    invocation.output.record(document, pairs)
-    return Exit.DONE if document["ok"] else Exit.FAILED
+        return Check("sandbox", "bubblewrap works")
+    problem = "bubblewrap is not installed or does not work"
+    if find_spec("dbos") is None:
+        return Check("sandbox", f"{problem}; only a service needs it")
+    return Check("sandbox", problem, "No agent can run here: apt install bubblewrap; see docs/run/troubleshooting.md.")
 
 
 def _program(name: str) -> str:

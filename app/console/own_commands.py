@@ -90,51 +90,57 @@ def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableErro
 async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:
     """Run a command on the run in focus and report how it ended, or why it did not start."""
     session = screen.session
-    profile = screen.acting_profile
     name = safe_text(command.name, limit=60)
-    values = {"profile": profile.name, "base_url": profile.base_url}
     try:
-        if set(RUN_PLACEHOLDERS).intersection(_PLACEHOLDER.findall("\n".join(command.argv))):
-            engine = screen.acting_engine
-            ids = screen.chosen_ids
-            if len(ids) > 1:
-                session.notify(
-                    f"{name}: {len(ids):,} runs are marked: it is run on one. esc unmarks them.", severity="error"
-                )
-                return
-            detail = None if isinstance(engine, str) or not ids else await engine.cache.detail(ids[0])
-            if detail is not None:
-                run = detail.run
-                label = detail.run.repository.label
-                values |= {"run_id": run.run_id, "repository": label, "branch": run.branch_name, "status": run.status}
-        argv = filled_in(command.argv, values)
+        argv = filled_in(command.argv, await _values(screen, command))
         if command.confirm:
             text = [Content(safe_text(shlex.join(argv), limit=2_000))]
             sheet = ConfirmSheet(f"Run: {name}", text, verb="Run it", leaving="Don't run it")
             if not await screen.app.push_screen_wait(sheet):
                 return
         if command.terminal:
-            try:
-                with screen.app.suspend():
-                    # While a pager has the terminal, ctrl+c is the pager's.
-                    done = subprocess.run(argv, check=False)  # noqa: ASYNC221 — nothing may be drawn meanwhile
-                ended: tuple[int | None, SafeText] = done.returncode, safe_text("")
-            except SuspendNotSupported as error:
-                by_hand = f"There is no terminal for it. Run it by hand: {shlex.join(argv)}"
-                raise CommandUnusableError(by_hand) from error
-            except (OSError, ValueError) as error:
-                raise _did_not_start(argv, error) from error
+            code: int | None = _run_in_terminal(screen, argv)
+            output = ""
         else:
             session.notify(f"{name}: running…")
-            ended = await run_beside(argv)
+            code, last_line = await run_beside(argv)
+            output = f": {last_line}" if last_line else ""
     except CommandUnusableError as error:
         session.notify(f"{name}: {error}", severity="error")
         return
-    code, last_line = ended
-    output = f": {last_line}" if last_line else ""
     if code == 0:
         session.notify(f"✓ {name}{output}")
     elif code is None:
         session.notify(f"✗ {name} timed out; terminal = true removes the limit", severity="error")
     else:
         session.notify(f"✗ {name} exited with status {code}{output}", severity="error")
+
+
+async def _values(screen: BaseScreen, command: UserCommand) -> dict[str, str]:
+    """The values of the placeholders; those of a run only if the command has one and a run is in focus."""
+    profile = screen.acting_profile
+    values = {"profile": profile.name, "base_url": profile.base_url}
+    ids = screen.chosen_ids
+    engine = screen.acting_engine
+    if not (ids and set(RUN_PLACEHOLDERS).intersection(_PLACEHOLDER.findall("\n".join(command.argv)))):
+        return values
+    if len(ids) > 1:
+        raise CommandUnusableError(f"{len(ids):,} runs are marked: it is run on one. esc unmarks them.")
+    if isinstance(engine, str) or (detail := await engine.cache.detail(ids[0])) is None:
+        return values
+    run = detail.run
+    own = {"run_id": run.run_id, "repository": run.repository.label, "branch": run.branch_name, "status": run.status}
+    return values | own
+
+
+def _run_in_terminal(screen: BaseScreen, argv: Sequence[str]) -> int:
+    """Give the command the terminal until it ends; its exit code."""
+    try:
+        with screen.app.suspend():
+            # While a pager has the terminal, ctrl+c is the pager's.
+            return subprocess.run(argv, check=False).returncode
+    except SuspendNotSupported as error:
+        by_hand = f"There is no terminal for it. Run it by hand: {shlex.join(argv)}"
+        raise CommandUnusableError(by_hand) from error
+    except (OSError, ValueError) as error:
+        raise _did_not_start(argv, error) from error
