@@ -11,7 +11,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -143,9 +143,16 @@ class ModelState:
             self.trouble = failure
             self.end = self.end or (failure if is_final else None)
 
-    def count(self, change: int) -> None:
+    @contextlib.contextmanager
+    def asking(self) -> Iterator[None]:
+        """Count a request that is with the provider, or held."""
         with self._lock:
-            self.waiting += change
+            self.waiting += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.waiting -= 1
 
     def refused(self, asked_at: float, refusal: Refusal) -> None:
         """Record that a request got no answer that could be passed on."""
@@ -213,65 +220,84 @@ class ModelProxy(SandboxServer):
             self._answer(agent, request)
 
     def _answer(self, agent: AgentConnection, received: h11.Request) -> None:
+        """Check a request, and answer it or refuse it."""
+        state = self._state
         try:
-            body, method = agent.body(), received.method.decode("ascii")
-            route = routes.route_of(self._provider, method, received.target.decode("ascii"))
-            model, is_stream, path = "", False, route.path
-            if route.is_billed:
-                document = routes.read_body(body)
-                model = (route.model or str(document.get("model") or "unknown"))[:200]
-                for name in (model, *routes.models_in(document)):
-                    routes.check_model(name, self._models)
-                is_stream = bool(document.get("stream")) or "stream" in path
-                if path.endswith("completions") and document.get("stream"):
-                    # Without this option, a stream does not report its usage.
-                    document["stream_options"] = table(document.get("stream_options")) | {"include_usage": True}
-                    body = json.dumps(document).encode()
-            sent = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in received.headers)
-            headers = {name: value for name, value in sent if name in _PASSED_ON or name.startswith("anthropic-")}
-            own = self._access.headers
-            if "anthropic-beta" in headers and "anthropic-beta" in own:
-                own = own | {"anthropic-beta": f"{headers['anthropic-beta']},{own['anthropic-beta']}"}
-            headers |= own | {"accept-encoding": "identity"}
-            base_path = self._base.path.rstrip("/")
-            if self._provider.path_prefix is not None:
-                suffix = self._provider.path_prefix.sub("", path, count=1)
-            else:
-                suffix = path.removeprefix("/v1") if base_path.endswith("/v1") else path
-            target = f"{base_path}{suffix}{f'?{route.query}' if route.query else ''}"
-            limits = self._state.limits
-            silent_s = limits.model_stream_silent_s if is_stream else limits.model_silent_s
-            request = ModelRequest(method, target, body, headers, model, price_of(model, self._access.prices), silent_s)
-            if self._state.end is not None:
-                agent.refuse(403, self._state.end.text)
+            request = self._checked(received, agent.body())
+            if state.end is not None:
+                agent.refuse(403, state.end.text)
                 return
-            budget = self._access.budget
-            if model and request.price is None and (budget.run_usd or budget.day_usd):
-                text = f"there is no price for the model {model!r}: add it to prices of the agent"
-                raise routes.BlockedRequestError(text)  # noqa: TRY301 — the handler below answers it like every blocked request
-            self._state.count(1)
-            try:
-                with self._budget.request(len(request.body), request.price, is_free=not request.model):
-                    self._forward(agent, request)
-            finally:
-                self._state.count(-1)
+            self._check_price(request)
+            with state.asking(), self._budget.request(len(request.body), request.price, is_free=not request.model):
+                self._forward(agent, request)
         except BudgetSpentError as error:
-            self._state.fail(TurnFailure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
+            state.fail(TurnFailure("out_of_budget", f"{error}; the agent was stopped"), is_final=True)
             agent.refuse(403, str(error))
         except (routes.BlockedRequestError, BodyError) as error:
             self._report(str(error), f"model: {error}")
             if not isinstance(error, routes.ClosedPathError):
-                self._state.fail(TurnFailure("failed", f"the model's proxy refused a request: {error}"))
+                state.fail(TurnFailure("failed", f"the model's proxy refused a request: {error}"))
             agent.refuse(403, str(error))
         except NoKeyError as error:
-            self._state.fail(TurnFailure("no_key", str(error)), is_final=True)
+            state.fail(TurnFailure("no_key", str(error)), is_final=True)
             agent.refuse(403, str(error))
         except OSError:
             raise
         except Exception:
             text = "the use of the model cannot be recorded; the service's log says why"
-            self._state.fail(TurnFailure("failed", text), is_final=True)
+            state.fail(TurnFailure("failed", text), is_final=True)
             raise
+
+    def _checked(self, received: h11.Request, body: bytes) -> ModelRequest:
+        """The request as the provider gets it; `BlockedRequestError`: its path or its model is not allowed."""
+        method = received.method.decode("ascii")
+        route = routes.route_of(self._provider, method, received.target.decode("ascii"))
+        model, is_stream = "", False
+        if route.is_billed:
+            document = routes.read_body(body)
+            model = (route.model or str(document.get("model") or "unknown"))[:200]
+            for name in (model, *routes.models_in(document)):
+                routes.check_model(name, self._models)
+            is_stream = bool(document.get("stream")) or "stream" in route.path
+            if route.path.endswith("completions") and document.get("stream"):
+                # Without this option, a stream does not report its usage.
+                document["stream_options"] = table(document.get("stream_options")) | {"include_usage": True}
+                body = json.dumps(document).encode()
+        return ModelRequest(
+            method,
+            self._target(route),
+            body,
+            self._headers(received),
+            model,
+            price_of(model, self._access.prices),
+            self._state.limits.model_stream_silent_s if is_stream else self._state.limits.model_silent_s,
+        )
+
+    def _target(self, route: routes.Route) -> str:
+        """The path and query at the provider, whose address may have a path of its own."""
+        base_path = self._base.path.rstrip("/")
+        path = route.path
+        if self._provider.path_prefix is not None:
+            path = self._provider.path_prefix.sub("", path, count=1)
+        elif base_path.endswith("/v1"):
+            path = path.removeprefix("/v1")
+        return f"{base_path}{path}?{route.query}" if route.query else f"{base_path}{path}"
+
+    def _headers(self, received: h11.Request) -> dict[str, str]:
+        """The headers for the provider: the agent's, of those that it may set, and those that are configured."""
+        sent = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in received.headers)
+        headers = {name: value for name, value in sent if name in _PASSED_ON or name.startswith("anthropic-")}
+        own = self._access.headers
+        if "anthropic-beta" in headers and "anthropic-beta" in own:
+            own = own | {"anthropic-beta": f"{headers['anthropic-beta']},{own['anthropic-beta']}"}
+        return headers | own | {"accept-encoding": "identity"}
+
+    def _check_price(self, request: ModelRequest) -> None:
+        """Refuse a model without a price if there is a budget in dollars."""
+        budget = self._access.budget
+        if request.model and request.price is None and (budget.run_usd or budget.day_usd):
+            text = f"there is no price for the model {request.model!r}: add it to prices of the agent"
+            raise routes.BlockedRequestError(text)
 
     def _forward(self, agent: AgentConnection, request: ModelRequest) -> None:
         """Pass a request on and its answer back; while the provider is down, hold the request and repeat it."""
