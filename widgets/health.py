@@ -107,7 +107,9 @@ def incident_row(
     badge = health_badge(incident.word, healthy_words)
     lasted = span(incident.lasted.total_seconds())
     is_ongoing = incident.is_ongoing
-    count = "" if failed is None else f"{failed:,} failed" if failed else "none failed"
+    count = ""
+    if failed is not None:
+        count = f"{failed:,} failed" if failed else "none failed"
     others = ", ".join(safe_text(word, limit=30) for word in incident.words[1:4])
     remarks = [f"also {others}"] if others else []
     remarks += [f"flapped {incident.recoveries}x"] if incident.recoveries else []

@@ -159,7 +159,8 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         room = width - self._axis_cells
         step = room / len(view.outcomes)
         positions = [int(index * step) for index in range(len(view.outcomes))]
-        wide = max(1, int(step) - (0 if step < 2 else 1 if step < 6 else 2))
+        gap = (step >= 2) + (step >= 6)
+        wide = max(1, int(step) - gap)
         plot.xlim(0, room - 1)
         plot.ylim(0, rows - 1)
         cells: dict[Badge, list[tuple[int, int]]] = {badge: [] for badge in (*(badge for badge, _ in STACK), UNKNOWN)}

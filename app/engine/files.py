@@ -53,7 +53,9 @@ async def open_ledger(settings: Settings, profile: Profile, *, actor: str, clock
 
 
 def author_of(actor: str) -> Author:
-    surface: Surface = "automation" if actor.startswith("bot:") else "console" if actor == "console" else "command"
+    surface: Surface = "console" if actor == "console" else "command"
+    if actor.startswith("bot:"):
+        surface = "automation"
     return Author(login(), socket.gethostname(), surface)
 
 

@@ -47,7 +47,8 @@ class ExportFile:
         else:
             # Escaped: control sequences stay plain letters when the file is printed.
             text = json_escaped(json.dumps(document, allow_nan=False))
-            self._file.write(f"{text}\n" if self._suffix == ".ndjson" else f"{',' if self.count else ''}\n{text}")
+            comma = "," if self.count else ""
+            self._file.write(f"{text}\n" if self._suffix == ".ndjson" else f"{comma}\n{text}")
         self.count += 1
 
 

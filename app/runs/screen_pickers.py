@@ -253,9 +253,11 @@ def order_sheet(sort: RunSort) -> ChoiceSheet[RunSort]:
         is_current = field.name == sort.column
         is_down = sort.descending if is_current else field.begins_descending
         name = f"{field.name:<12}", "bold" if is_current else ""
-        arrow = f"{'↓' if is_down else '↑'} " if is_current else "  ", "$accent"
+        arrow = "  "
+        if is_current:
+            arrow = "↓ " if is_down else "↑ "
         words = field.descending if is_down else field.ascending, "$foreground 70%"
-        choices.append((Content.assemble(name, arrow, words), chosen_order(field.name, sort)))
+        choices.append((Content.assemble(name, (arrow, "$accent"), words), chosen_order(field.name, sort)))
     return ChoiceSheet("Sort by", choices, [field.name for field in SORTABLE].index(sort.column))
 
 
@@ -400,7 +402,9 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         for key in choice.every_key:
             width = choice.widths.get(key)
             box = ("■ ", "$accent") if key in choice.shown else ("□ ", "$foreground 70%")
-            where = "stays in view" if COLUMN_BY_KEY[key].frozen else "where known" if key in HIDDEN_IF_EMPTY else ""
+            where = "where known" if key in HIDDEN_IF_EMPTY else ""
+            if COLUMN_BY_KEY[key].frozen:
+                where = "stays in view"
             notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
             entries.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return entries

@@ -313,7 +313,9 @@ def _report_error(error: Exception, exit_status: int | None = None) -> int:
         what = f"{fault['input']!r:.100} is not known" if fault["type"] == "literal_error" else fault["msg"]
         words = f"the program's answer breaks the protocol: {'.'.join(map(str, fault['loc']))}: {what}"
     elif isinstance(error, RequestError):
-        details = error.data if isinstance(error.data, str) else json.dumps(error.data) if error.data else ""
+        details = error.data or ""
+        if not isinstance(details, str):
+            details = json.dumps(details)
         words = f"{error} {details}".strip()
     elif isinstance(error, TimeoutError):
         words = "it does not speak ACP: does its argv lack the argument that makes it do so?"

@@ -55,7 +55,11 @@ def fill(argv: Sequence[str], values: Mapping[str, str]) -> list[str]:
         if len(value.encode("utf-8", "surrogateescape")) > _MAX_BYTES:
             raise PlaceholderError(f"the {name} are too long for an argument; use {{{name}_file}} in its argv")
         # A program would read a leading dash as an option; a leading space prevents that, with the same meaning.
-        words.append(f"{option}{value}" if option else f" {value}" if value.startswith("-") else value)
+        if option:
+            value = f"{option}{value}"
+        elif value.startswith("-"):
+            value = f" {value}"
+        words.append(value)
     return words
 
 

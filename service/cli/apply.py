@@ -159,7 +159,9 @@ def _distinct(where: str, entries: Iterable[tuple[str, str]]) -> None:
 
 
 def _outcome(kind: str, name: str, organization_id: str | None, before: object, after: object) -> dict[str, str | None]:
-    outcome = "added" if before is None else "unchanged" if before == after else "changed"
+    outcome = "unchanged" if before == after else "changed"
+    if before is None:
+        outcome = "added"
     return {"kind": kind, "name": name, "organization": organization_id, "outcome": outcome}
 
 
@@ -271,7 +273,8 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
     The commands are not run: applying a document again must not undo later decisions.
     """
     slug, wanted, present = organization.slug, set(entry.entitlements), set(organization.entitlements)
-    commands = [] if organization.active == entry.active else [f"{'activate' if entry.active else 'deactivate'} {slug}"]
+    verb = "activate" if entry.active else "deactivate"
+    commands = [] if organization.active == entry.active else [f"{verb} {slug}"]
     commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - present)]
     commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(present - wanted)]
     steps = [f"runwarden service org {command}" for command in commands]

@@ -69,8 +69,9 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
         names = [*groups[0].subject]
 
         def cell(value: object) -> str:
-            number = f"{value:,.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else None
-            return number or ("-" if value is None else str(value))
+            if isinstance(value, int | float):
+                return f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
+            return "-" if value is None else str(value)
 
         rows = [[*names, *(_HEADS.get(name, name) for name in _SUMS)]]
         rows += [[cell(row.get(name)) for name in (*names, *_SUMS)] for row in (*entries, {names[0]: "total"} | whole)]

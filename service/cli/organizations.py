@@ -225,7 +225,8 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
         rows = tokens.of(connection, find_organization(connection, slug).id)
     now, shown = now_micros(), list[Row]()
     for row in rows:
-        state = "valid" if row.is_valid(now) else "revoked" if row.revoked_at else "expired"
+        reason = "revoked" if row.revoked_at else "expired"
+        state = "valid" if row.is_valid(now) else reason
         document = fields_of(row, "id", "alias", "scopes", "created_at", "expires_at") | {"state": state}
         text = line(row.id, state, f"until {document['expires_at']}", ",".join(row.scopes), row.alias)
         shown.append((document, text))

@@ -154,9 +154,10 @@ class AdminContext:
 
 def _cell(value: object) -> str:
     """Return a value in CSV; a text that a spreadsheet would take for a formula gets an apostrophe."""
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value)
-    text = printable(text).replace("\n", " ")
-    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    if not isinstance(value, str):
+        return "" if value is None else printable(json.dumps(value))
+    text = printable(value).replace("\n", " ")
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
 
 
 def fields_of(row: object, *names: str) -> dict[str, object]:

@@ -14,6 +14,7 @@ from service.errors import ServiceError
 from service.hosts import LIMITED, AnswerTooLargeError, HostResponse, HostUnreachableError, ask
 
 State = Literal["pending", "success", "failure", "error"]
+PullState = Literal["open", "closed", "merged"]
 _FAULTS: Final = range(500, 600)
 _MAY_CHANGE: Final = frozenset({401, 403, 404, 408, 409, 423, 425, 429})
 """Statuses that an operator's act or a later attempt may fix; any other 4xx is final."""
@@ -58,7 +59,7 @@ class PullRequest:
 
     number: int
     url: str
-    state: Literal["open", "closed", "merged"]
+    state: PullState
     body: str
     head: str
     """The commit at its head."""

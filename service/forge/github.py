@@ -9,7 +9,17 @@ from itertools import islice
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from service.forge import ForgeError, ForgeHttp, PostedText, PullRequest, ReviewComment, State, Thread, shown_lines
+from service.forge import (
+    ForgeError,
+    ForgeHttp,
+    PostedText,
+    PullRequest,
+    PullState,
+    ReviewComment,
+    State,
+    Thread,
+    shown_lines,
+)
 from service.hosts import GITHUB_VERSION
 from service.text import items, table
 
@@ -286,10 +296,13 @@ class Forgejo(GitHub):
 def _pull_request(document: Mapping[str, Any]) -> PullRequest:
     try:
         head, base = document["head"], document.get("base") or {}
+        state: PullState = "open" if document["state"] == "open" else "closed"
+        if document.get("merged_at"):
+            state = "merged"
         return PullRequest(
             number=int(document["number"]),
             url=str(document["html_url"]),
-            state="merged" if document.get("merged_at") else "open" if document["state"] == "open" else "closed",
+            state=state,
             body=str(document.get("body") or ""),
             head=str(head["sha"]),
             branch=str(head.get("ref") or ""),

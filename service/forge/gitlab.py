@@ -6,11 +6,25 @@ from itertools import takewhile
 from typing import Any, Final
 from urllib.parse import quote
 
-from service.forge import ForgeError, ForgeHttp, PostedText, PullRequest, ReviewComment, State, Thread, shown_lines
+from service.forge import (
+    ForgeError,
+    ForgeHttp,
+    PostedText,
+    PullRequest,
+    PullState,
+    ReviewComment,
+    State,
+    Thread,
+    shown_lines,
+)
 from service.text import table
 
 _STATES: Final = {"pending": "running", "success": "success", "failure": "failed", "error": "canceled"}
 _MAX_DESCRIPTION: Final = 255
+
+
+_PULL_STATES: Final[Mapping[str, PullState]] = {"merged": "merged", "closed": "closed"}
+"""Any other state, such as `locked`, counts as open."""
 
 
 class GitLab:
@@ -131,11 +145,10 @@ class GitLab:
 
 def _merge_request(document: Mapping[str, Any]) -> PullRequest:
     try:
-        state = str(document["state"])
         return PullRequest(
             number=int(document["iid"]),
             url=str(document["web_url"]),
-            state="merged" if state == "merged" else "closed" if state == "closed" else "open",
+            state=_PULL_STATES.get(str(document["state"]), "open"),
             body=str(document.get("description") or ""),
             head=str(document.get("sha") or ""),
             branch=str(document.get("source_branch") or ""),

@@ -46,6 +46,8 @@ _SATURDAY: Final = 5
 _TEAM_FAILED_SHARE: Final = 0.06
 _BAD_NIGHT_SHARE: Final = 0.8
 _NIGHT_HOURS: Final = range(4)
+_HOUR_WEIGHTS: Final = ((range(8, 18), 1.0), (range(6, 22), 0.25))
+"""How many runs begin in an hour of the day, the first that fits; at night fewer."""
 _INCIDENT_HOURS: Final = range(13, 15)
 _REASONS: Final = (
     "the tests failed: 2 of 41",
@@ -161,9 +163,13 @@ def _hour(at: int, until: int) -> tuple[float, bool, bool]:
     midnight = until - until % DAY_MICROS
     night = hour in _NIGHT_HOURS and midnight - _BAD_NIGHT_AGO <= at < midnight - _BAD_NIGHT_AGO + DAY_MICROS
     incident = weekday == _TUESDAY and hour in _INCIDENT_HOURS and until - 8 * DAY_MICROS <= at < until - DAY_MICROS
-    weight = 1.0 if hour in range(8, 18) else 0.25 if hour in range(6, 22) else 0.08
+    weight = next((weight for hours, weight in _HOUR_WEIGHTS if hour in hours), 0.08)
     weight *= 0.15 if weekday >= _SATURDAY else 1
-    return 1.6 if night else 3.0 if incident else weight, night, incident
+    if incident:
+        weight = 3.0
+    if night:
+        weight = 1.6
+    return weight, night, incident
 
 
 def _team_rows(spec: HistoryRequest, owner: str, repos: list[Repository], since: int, until: int) -> Iterator[Row]:

@@ -85,7 +85,9 @@ def show_log(
     if data and not data.endswith(b"\n"):
         data += b"\n"
     last, back = data.count(b"\n"), line <= 0
-    number = min(before if before > 1 else last + 1, last + 1) if back else max(1, min(line, last))
+    number = max(1, min(line, last))
+    if back:
+        number = min(before, last + 1) if before > 1 else last + 1
     start, end = _around(preset, data, number, back=back)
     first = data.count(b"\n", 0, start) + 1
     rows, next_line = list(_rows(preset, data[start:end], first)), first + data.count(b"\n", start, end)

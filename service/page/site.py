@@ -64,7 +64,9 @@ def between(first: int | str | None, last: int | str | None) -> str:
         return ""
     minutes, seconds = divmod(max(0, _micros(last) - _micros(first)) // SECOND_MICROS, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}h {minutes}m" if hours else f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
+    if hours:
+        return f"{hours}h {minutes}m"
+    return f"{minutes}m {seconds}s" if minutes else f"{seconds}s"
 
 
 def repository_name(body: dict[str, Any]) -> str:

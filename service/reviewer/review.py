@@ -69,7 +69,9 @@ def _severity(rule: str, path: str = "") -> Severity:
     """Return a finding's severity; an apparent secret in a test is most likely made up."""
     if _NOTE.match(rule) or (topic(rule) == "security" and _TEST.search(path)):
         return "note"
-    return "blocker" if _BLOCKER.match(rule) else "major" if _MAJOR.match(rule) else "minor"
+    if _BLOCKER.match(rule):
+        return "blocker"
+    return "major" if _MAJOR.match(rule) else "minor"
 
 
 def _draft(rule: str, path: str, line: int | None, title: str, message: str) -> dict[str, object]:

@@ -240,4 +240,5 @@ def _reason(
     mine_waiting = (WAITING, turns.c.organization_id == run.organization_id)
     earlier = sa.select(sa.func.count()).where(*mine_waiting, turns.c.accepted_at < accepted.scalar_subquery())
     count = connection.execute(earlier).scalar_one()
-    return f"{plural(count, 'earlier turn')} of the organization {'waits' if count == 1 else 'wait'}" if count else None
+    verb = "waits" if count == 1 else "wait"
+    return f"{plural(count, 'earlier turn')} of the organization {verb}" if count else None

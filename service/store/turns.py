@@ -101,7 +101,9 @@ class Turn:
     @property
     def kept_turn(self) -> int | None:
         """The turn with the newest unpushed change: this one, or the one it started from; None if there is none."""
-        return self.number if self.is_unpushed else self.from_turn if self.is_unfinished else None
+        if self.is_unpushed:
+            return self.number
+        return self.from_turn if self.is_unfinished else None
 
     @property
     def is_resumed_from_patch(self) -> bool:
@@ -254,7 +256,9 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
     run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
     if run is not None and turn is not None:
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
-        state: postings.State = "error" if is_cancelled else "success" if outcome.status == "completed" else "failure"
+        state: postings.State = "success" if outcome.status == "completed" else "failure"
+        if is_cancelled:
+            state = "error"
         postings.at_end(connection, run, number, outcome, state, now)
         data = run.body | {"turn": number, "outcome": turn.outcome, "reason": turn.reason}
         events.record(connection, run.organization_id, "run.ended", data, now, run_id=run_id)

@@ -84,8 +84,12 @@ class _IssueDelivery(_Delivery):
         if issue.pull_request is not None:
             return None
         change = payloads.KINDS.get(self.action, self.action)
-        labels = ((self.label,) if self.label else issue.labels) if change == "labeled" else ()
-        assignees = ((self.assignee,) if self.assignee else issue.assignees) if change == "assigned" else ()
+        labels: payloads.Names = ()
+        assignees: payloads.Names = ()
+        if change == "labeled":
+            labels = (self.label,) if self.label else issue.labels
+        elif change == "assigned":
+            assignees = (self.assignee,) if self.assignee else issue.assignees
         sender, is_authors = self.repository.done_by(self.sender), self.sender.is_one(issue.user)
         return issue.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
 

@@ -347,7 +347,8 @@ class RunMerge(Struct, frozen=True):
             after_us = polled_us if created_us > newest_us else 0
             turns = first_turn(created_us, updated_us, asked_us, is_final=is_final)
             known = STATUS_BY_NAME.get(status)
-            urgency = known.urgency if known else ENDED_URGENCY if is_final else STUCK_URGENCY
+            unknown_urgency = ENDED_URGENCY if is_final else STUCK_URGENCY
+            urgency = known.urgency if known else unknown_urgency
             rows += number, run_id, status, is_final, branch, label, created_us, updated_us, asked_us
             rows += status, at_us, after_us, *turns, urgency, about + NOTHING_KNOWN
             # Finished runs of the first stored answer, and older ones, are history and cause no event. This is not done

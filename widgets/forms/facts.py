@@ -112,8 +112,8 @@ class FormChoice(Widget, can_focus=True):
 
     def action_step(self, step: int) -> None:
         """Choose the next or the previous option; if none is chosen yet, the first or the last."""
-        here = self.chosen if self.chosen is not None else (-1 if step > 0 else 0)
-        self.chosen = (here + step) % len(self._labels)
+        first = 0 if step > 0 else -1
+        self.chosen = first % len(self._labels) if self.chosen is None else (self.chosen + step) % len(self._labels)
 
     def on_key(self, event: events.Key) -> None:
         keys = self._keys or "123456789"[: len(self._labels)]

@@ -147,7 +147,8 @@ class LineTable(CursorView, Generic[T]):
             return Strip.blank(width, self.rich_style)
         line = self._painted[index] = self.items[index].cells(self.now)
         is_here = index == self.cursor and (self.has_focus or self.marks_resting)
-        ground = self._style_of("cursor" if self.has_focus else "resting") if is_here else self.rich_style
+        cursor_style = self._style_of("cursor" if self.has_focus else "resting")
+        ground = cursor_style if is_here else self.rich_style
         segments = [Segment(fit("▌" if is_here else "", MARK), ground + Style(color=self._style_of("mark").color))]
         for each in self._layout.placed:
             text, tone = line[each.number]

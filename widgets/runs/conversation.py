@@ -141,7 +141,8 @@ class Conversation(VerticalScroll):
         lines += facts.messages(messages, now, UNWRAPPED)
         if not isinstance(known, RunTurns) or not known.turns:
             why = known.reason if isinstance(known, Unavailable) else ""
-            remark = why if why == ASKING else f"{ONLY_FROM_HERE if messages else NONE_FROM_HERE} {why}"
+            source = ONLY_FROM_HERE if messages else NONE_FROM_HERE
+            remark = why if why == ASKING else f"{source} {why}"
             lines.append(Content.styled(safe_text(remark.strip()), QUIET))
         self._text.update(Content("\n").join(lines))
 

@@ -145,7 +145,8 @@ class TableRenderer(Struct, frozen=True):
 def head_parts(group: RunGroup, width: int) -> Iterator[tuple[str, Tone]]:
     """The parts of a group's line; each number has a column, the worst first."""
     name = f"{group.others:,} more groups" if group.others else safe_text(group.name, limit=200) or "(no branch)"
-    glyph = " " if group.others else "▸" if group.is_folded else "▾"
+    fold = "▸" if group.is_folded else "▾"
+    glyph = " " if group.others else fold
     room = max(12, min(44, width - 57))  # The room left by the numbers.
     yield f"{glyph} {fit(name, room, 'middle')}", "plain"
     if group.others:

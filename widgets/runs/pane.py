@@ -153,7 +153,8 @@ class SplitView(Container):
         self.set_class(is_beside, "-beside")
         pane.is_strip = is_strip
         pane.styles.width = min(MAX_PANE, (MIN_PANE + room) // 2) if is_beside else "1fr"
-        pane.styles.height = "1fr" if is_beside else STRIP if is_strip else BELOW
+        below = STRIP if is_strip else BELOW
+        pane.styles.height = "1fr" if is_beside else below
         self.table.set_columns(is_limited=self.has_pane and not is_beside)
         if pane.has_focus and not pane.can_focus:
             self.table.focus()

@@ -556,7 +556,8 @@ class RunTable(CursorView, can_focus=True):
         index = self.scroll_offset.y + y - HEADER
         gap = self.window.gap(index)
         at_cursor = index == self.cursor
-        ground = renderer.styles["cursor" if self.has_focus else "cursor-resting"] if at_cursor else renderer.base
+        cursor_style = renderer.styles["cursor" if self.has_focus else "cursor-resting"]
+        ground = cursor_style if at_cursor else renderer.base
         if gap or (index == self.window.total and None in self._missing):
             texts = self._missing.get(gap, (SafeText("…"),))
             return renderer.missing(texts, view.width, ground, at_cursor=at_cursor)
