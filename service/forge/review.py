@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from service.findings import IdentifiedFinding, counted
-from service.forge import ForgeError, ReviewComment
+from service.forge import ForgeError, PostedText, ReviewComment, Thread
 from service.forge.handlers import Forge, Subject, fenced, in_code, inert, own_account
 from service.store.postings import POSTED, Posted
 
@@ -89,46 +89,64 @@ def bring_up_to_date(forge: Forge, number: int, report: Report, *, is_lasting: b
 
 def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
-    marks, account = Marks(report.agent), own_account(forge)
+    marks = Marks(report.agent)
+    earlier = _earlier(forge, number, marks)
+    threads, review, dismissed = earlier.threads, earlier.review, earlier.dismissed
+    if review is None and not report.found and not threads:
+        return
+    new = [finding for finding in report.found if finding.id not in threads.keys() | dismissed]
+    located = [(finding.id, comment) for finding in new if (comment := _comment_at(finding, lines, marks))]
+    comments = located[:_MAX_COMMENTS]
+    commented = {key for key, _ in comments}
+    reported = {finding.id for finding in report.found}
+    gone = threads.keys() - reported - earlier.resolved
+    back = (threads.keys() & reported & earlier.resolved) - dismissed
+    remembered = {
+        "posted": threads.keys() | commented | earlier.posted,
+        "closed": (earlier.resolved - dismissed | gone) - back,
+        "dismissed": dismissed,
+    }
+    open_ones = [finding for finding in report.found if finding.id not in dismissed]
+    in_text = [finding for finding in new if finding.id not in commented]
+    text = _body(report, open_ones, in_text, marks, remembered)
+    if comments or review is None:
+        forge.post_review(number, report.commit, text if review is None else "", [comment for _, comment in comments])
+    for is_resolved, keys in ((True, gone), (False, back)):
+        for key, thread in threads.items():
+            if key in keys:
+                forge.resolve(number, thread, is_resolved=is_resolved)
+    if review is not None and review.body.replace("\r", "").strip() != text:
+        forge.edit(review, text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Earlier:
+    """An agent's earlier review of a pull request; all but the review are of findings, by their ids."""
+
+    review: PostedText | None
+    threads: dict[str, Thread]
+    posted: set[str]
+    resolved: set[str]
+    dismissed: set[str]
+    """Those that a user resolved, deleted or ticked, now or before."""
+
+
+def _earlier(forge: Forge, number: int, marks: "Marks") -> _Earlier:
+    account = own_account(forge)
     own = [thread for thread in forge.threads(number) if account in {None, thread.author.lower()}]
     # A forge crash may have duplicated a thread; the first one counts.
     threads = {key: thread for thread in reversed(own) if (key := marks.id_of(thread.body)) is not None}
     reviews = (posted for posted in forge.reviews(number) if account in {None, posted.author.lower()})
     review = next((posted for posted in reviews if marks.memory_of(posted.body) is not None), None)
     memory = {} if review is None else marks.memory_of(review.body) or {}
-    reported = {finding.id for finding in report.found}
-    # Findings that a user resolved, deleted or ticked, now or earlier.
+    posted = memory.get("posted", set())
     resolved = {key for key, thread in threads.items() if thread.is_resolved}
     if account is None:
         by_users = resolved - memory.get("closed", set())
     else:
         by_users = {key for key in resolved if (threads[key].resolved_by or "").lower() != account}
-    deleted = memory.get("posted", set()) - threads.keys()
-    dismissed = memory.get("dismissed", set()) | by_users | deleted
-    new = [finding for finding in report.found if finding.id not in threads.keys() | dismissed]
-    comments = [(finding, comment) for finding in new if (comment := _comment_at(finding, lines, marks))]
-    comments = comments[:_MAX_COMMENTS]
-    commented = {finding.id for finding, _ in comments}
-    gone = {key: thread for key, thread in threads.items() if key not in reported | resolved}
-    back = {key: thread for key, thread in threads.items() if key in (reported & resolved) - dismissed}
-    if review is None and not report.found and not threads:
-        return
-    remembered = {
-        "posted": threads.keys() | commented | memory.get("posted", set()),
-        "closed": (resolved - dismissed | gone.keys()) - back.keys(),
-        "dismissed": dismissed,
-    }
-    open_ones = [finding for finding in report.found if finding.id not in dismissed]
-    listed = [finding for finding in new if finding.id not in commented]
-    text = _body(report, open_ones, listed, marks, remembered)
-    if comments or review is None:
-        forge.post_review(number, report.commit, text if review is None else "", [comment for _, comment in comments])
-    for thread in gone.values():
-        forge.resolve(number, thread)
-    for thread in back.values():
-        forge.resolve(number, thread, is_resolved=False)
-    if review is not None and review.body.replace("\r", "").strip() != text:
-        forge.edit(review, text)
+    dismissed = memory.get("dismissed", set()) | by_users | (posted - threads.keys())
+    return _Earlier(review, threads, posted, resolved, dismissed)
 
 
 def _comment_at(finding: IdentifiedFinding, lines: Lines, marks: "Marks") -> ReviewComment | None:

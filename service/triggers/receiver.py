@@ -158,9 +158,27 @@ class _Case:
         return [self.note(decision)]
 
     def _by_rule(self, index: int) -> DeliveryDecision:
-        event, connection, repository = self.event, self.connection, self.repository
-        rule = repository.triggers[index]
-        past = deliveries.acted_on(connection, self.subject)
+        """Start the run of a rule that fits, or say why not."""
+        event, rule = self.event, self.repository.triggers[index]
+        past = deliveries.acted_on(self.connection, self.subject)
+        refusal = self._repetition(index, rule, past) or self._refusal(rule)
+        if refusal is not None:
+            return refusal
+        # A comment cancels nothing, and a run that a comment asked for is not cancelled by the next push.
+        if event.kind != COMMENT:
+            older = [entry for entry in past if entry.head_sha != event.head_sha and entry.event != COMMENT]
+            self._end(older, f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}")
+        request = self.request(rule)
+        if event.is_fork and rule.forks == "approve":
+            return DeliveryDecision(WAITING, "the head is in a fork", request=request)
+        decision = _start(self.connection, request, self.settings.limits.active_runs, self.now)
+        if decision.run_id and event.issue is not None:
+            postings.want(self.connection, (decision.run_id, 1), "comment", {"issue": event.number}, self.now)
+        return decision
+
+    def _repetition(self, index: int, rule: TriggerRule, past: Sequence[DeliveryEntry]) -> DeliveryDecision | None:
+        """The decision if this rule's agent has had the event before, is at work on it, or caused it."""
+        event, connection = self.event, self.connection
         if any((entry.cause, entry.rule, entry.agent) == (event.cause, index, rule.agent) for entry in past):
             subject = {COMMENT: "comment", FAILED: "check of this commit", ISSUE: "request"}.get(event.kind, "commit")
             return DeliveryDecision("repeated", f"{rule.agent} has had this {subject} by this rule")
@@ -177,8 +195,12 @@ class _Case:
                     return DeliveryDecision("own", text)
         if event.kind == ISSUE and turns.open_runs(connection, [entry.run_id for entry in mine if entry.run_id]):
             return DeliveryDecision("refused", f"{rule.agent} is at work on this issue")
-        if reason := self._late():
-            return DeliveryDecision("stale", reason)
+        reason = self._late()
+        return DeliveryDecision("stale", reason) if reason else None
+
+    def _refusal(self, rule: TriggerRule) -> DeliveryDecision | None:
+        """The decision if the organization, its agent, the branch or a limit allows no run."""
+        event, connection, repository = self.event, self.connection, self.repository
         owner = organizations.by_id(connection, self.subject.organization_id)
         if owner is None or not owner.active:
             return DeliveryDecision("refused", "the organization is not active")
@@ -193,19 +215,8 @@ class _Case:
         if deliveries.started_since(connection, self.subject, self.now - DAY_MICROS) >= most:
             text = f"pull_request_runs_a_day: {plural(most, 'run')} for one {self._noun}"
             return DeliveryDecision("limited", text)
-        if limit := self.hour_limit():
-            return DeliveryDecision("limited", limit)
-        # A comment cancels nothing, and a run that a comment asked for is not cancelled by the next push.
-        if event.kind != COMMENT:
-            older = [entry for entry in past if entry.head_sha != event.head_sha and entry.event != COMMENT]
-            self._end(older, f"superseded by {event.head_sha[:12]}, a newer head of pull request {event.number}")
-        request = self.request(rule)
-        if event.is_fork and rule.forks == "approve":
-            return DeliveryDecision(WAITING, "the head is in a fork", request=request)
-        decision = _start(connection, request, self.settings.limits.active_runs, self.now)
-        if decision.run_id and event.issue is not None:
-            postings.want(connection, (decision.run_id, 1), "comment", {"issue": event.number}, self.now)
-        return decision
+        limit = self.hour_limit()
+        return DeliveryDecision("limited", limit) if limit else None
 
     @property
     def _noun(self) -> str:
