@@ -290,48 +290,16 @@ class Review:
         return "\n".join(self._lines(title)) + f"\n{_MARK}{comment}{_END}\n"
 
     def _lines(self, title: str) -> Iterator[str]:
-        checkout, changes = self._checkout, self._checkout.changes
+        checkout = self._checkout
         yield f"# {plain(title)}\n\n**{self.summary.replace(':', ':**', 1)}\n"
         what = "the whole tree at" if checkout.is_whole else f"`{checkout.base[:12]}` to"
         yield f"Reviewed: {what} `{checkout.head[:12]}`; {plain(checkout.reason)}.\n"
         if self._focus:
             yield f"Focus: {plain(', '.join(self._focus))}; left out: {self._left_out}. Blockers are always listed.\n"
         if self._last is not None:
-            before = {finding.id for finding in self._last}
-            new = [finding for finding in self._reported if finding.id not in before]
-            groups = {"resolved": self._resolved, "still open": self._still, "new": new}
-            counts = ", ".join(f"{len(findings)} {name}" for name, findings in groups.items())
-            yield f"## Since the last review\n\n{counts}.\n"
-            for name, findings in groups.items():
-                listed = [f"{row.severity} {code(row.rule)} in {code(row.path)}{_line(row)}" for row in findings]
-                yield from (f"**{name.capitalize()}**\n", *_listed(listed)) if listed else ()
-            if any(finding.rule.startswith("secret-") for finding in self._resolved):
-                yield (
-                    "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
-                )
-        shown = self._reported[:MAX_FINDINGS]
-        yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
-        for path in dict.fromkeys(finding.path for finding in shown):
-            yield f"### {code(path)}\n"
-            findings = [finding for finding in shown if finding.path == path]
-            yield from (f"- **{row.severity}** {code(row.rule)}{_line(row)}: {plain(row.title)}" for row in findings)
-            yield ""
-        if len(self._reported) > MAX_FINDINGS:
-            yield f"And {len(self._reported) - MAX_FINDINGS} more: name paths or topics in the inputs to see them.\n"
-        advice = {finding.rule: finding.message for finding in shown if finding.message}
-        if advice:
-            yield "## What to do\n"
-            yield from (f"- {code(rule)}: {plain(' '.join(message.split()))}" for rule, message in advice.items())
-            yield ""
-        added, deleted = (sum(lines) for lines in zip((0, 0), *filter(None, changes.values()), strict=True))
-        size = sum(checkout.sizes.get(path, 0) for path in changes) / 1024
-        kinds = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in changes).most_common(_ROWS)
-        yield f"## {'What is there' if checkout.is_whole else 'What changed'}\n"
-        yield f"{plural(len(changes), 'file')}, {size:,.1f} KiB; {added} lines added, {deleted} deleted."
-        yield f"Kinds: {', '.join(f'{code(kind)} {number}' for kind, number in kinds)}. The largest:\n"
-        largest = sorted(changes.items(), key=lambda change: -sum(change[1] or (0, 0)))
-        rows = [(path, "binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}") for path, lines in largest]
-        yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
+            yield from self._comparison(self._last)
+        yield from self._finding_lines()
+        yield from self._sizes()
         yield "## What was not checked\n"
         yield "- Whether the code does what it should: nothing was run, and no model read it or the instructions."
         yield "- Languages other than Python, except for secrets, conflicts, JSON and TOML."
@@ -341,6 +309,53 @@ class Review:
         if self._unread:
             yield f"- Files that were not read, for their size, their encoding or a failed tool: {len(self._unread)}."
         yield from (*(f"- {plain(remark)}." for remark in self._remarks), "")
+
+    def _comparison(self, last: Findings) -> Iterator[str]:
+        """Compare the findings with the last review's."""
+        before = {finding.id for finding in last}
+        new = [finding for finding in self._reported if finding.id not in before]
+        groups = {"resolved": self._resolved, "still open": self._still, "new": new}
+        counts = ", ".join(f"{len(findings)} {name}" for name, findings in groups.items())
+        yield f"## Since the last review\n\n{counts}.\n"
+        for name, findings in groups.items():
+            if findings:
+                yield f"**{name.capitalize()}**\n"
+                yield from _listed(
+                    [f"{row.severity} {code(row.rule)} in {code(row.path)}{_line(row)}" for row in findings]
+                )
+        if any(finding.rule.startswith("secret-") for finding in self._resolved):
+            yield "A secret that is gone from the files is still in their history: it is valid until it is revoked.\n"
+
+    def _finding_lines(self) -> Iterator[str]:
+        """List the findings by file, and what to do about them."""
+        shown = self._reported[:MAX_FINDINGS]
+        yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
+        for path in dict.fromkeys(finding.path for finding in shown):
+            yield f"### {code(path)}\n"
+            for row in shown:
+                if row.path == path:
+                    yield f"- **{row.severity}** {code(row.rule)}{_line(row)}: {plain(row.title)}"
+            yield ""
+        if len(self._reported) > MAX_FINDINGS:
+            yield f"And {len(self._reported) - MAX_FINDINGS} more: name paths or topics in the inputs to see them.\n"
+        advice = {finding.rule: finding.message for finding in shown if finding.message}
+        if advice:
+            yield "## What to do\n"
+            yield from (f"- {code(rule)}: {plain(' '.join(message.split()))}" for rule, message in advice.items())
+            yield ""
+
+    def _sizes(self) -> Iterator[str]:
+        """Describe the number, size and kinds of the files, and list the largest."""
+        checkout, changes = self._checkout, self._checkout.changes
+        added, deleted = (sum(lines) for lines in zip((0, 0), *filter(None, changes.values()), strict=True))
+        size = sum(checkout.sizes.get(path, 0) for path in changes) / 1024
+        kinds = Counter(PurePosixPath(path).suffix.lower() or "no suffix" for path in changes).most_common(_ROWS)
+        yield f"## {'What is there' if checkout.is_whole else 'What changed'}\n"
+        yield f"{plural(len(changes), 'file')}, {size:,.1f} KiB; {added} lines added, {deleted} deleted."
+        yield f"Kinds: {', '.join(f'{code(kind)} {number}' for kind, number in kinds)}. The largest:\n"
+        largest = sorted(changes.items(), key=lambda change: -sum(change[1] or (0, 0)))
+        rows = [(path, "binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}") for path, lines in largest]
+        yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
 
 
 def _line(finding: IdentifiedFinding) -> str:
