@@ -6,7 +6,7 @@ finding is checked by itself; a document that cannot be used at all raises a `Fi
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self, get_args
 from urllib.parse import unquote, urlsplit
 
@@ -150,45 +150,53 @@ def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
         rules = {_text(rule.get("id")): rule for part in components for rule in map(table, items(part.get("rules")))}
         own = [table(rule) for rule in items(components[0].get("rules"))]
         for result in map(table, items(run.get("results"))):
-            if result.get("suppressions") or result.get("baselineState") == "absent":
-                continue
-            reference = table(result.get("rule"))
-            index = result.get("ruleIndex", reference.get("index"))
-            by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
-            rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
-            rule = rules.get(rule_id, by_index)
-            location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
-            region = table(location.get("region"))
-            # The text of the message, or the rule's message string that it names, its placeholders filled.
-            written = table(result.get("message"))
-            named = table(table(rule.get("messageStrings")).get(_text(written.get("id"))))
-            message = _text(written.get("text")) or _text(written.get("markdown")) or _text(named.get("text"))
-            message = message[:_MAX_MESSAGE]
-            for number, argument in enumerate(items(written.get("arguments"))[:20]):
-                text = _text(argument)[:_MAX_ARGUMENT]
-                message = message.replace(f"{{{number}}}", text)[: 2 * _MAX_MESSAGE]
-            message = message.strip()
-            short = _text(table(rule.get("shortDescription")).get("text"))
-            title, _, _ = (message or short or rule_id).strip().partition("\n")
-            line, end = region.get("startLine"), region.get("endLine")
-            # A region that ends before the first column of a line ends with the line before.
-            if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
-                end -= 1
-            configured = table(rule.get("defaultConfiguration")).get("level")
-            level = _text(result.get("level")) or _text(configured) or "warning"
-            try:
-                score = float(_text(table(rule.get("properties")).get("security-severity")) or "0")
-            except ValueError:
-                score = 0.0
-            yield {
-                "rule": rule_id[:100],
-                "severity": "blocker" if score >= _CRITICAL else _SARIF_SEVERITIES.get(level, "minor"),
-                "path": _path(table(location.get("artifactLocation")).get("uri"), root),
-                "line": line,
-                "end_line": None if line is None else end,
-                "title": title if len(title) <= _MAX_TITLE else f"{title[:_MAX_TITLE]}…",
-                "message": "" if message == title else message[:_MAX_MESSAGE],
-            }
+            if not result.get("suppressions") and result.get("baselineState") != "absent":
+                yield _sarif_draft(result, rules, own, root)
+
+
+def _sarif_draft(
+    result: dict[str, Any], rules: Mapping[str, dict[str, Any]], own: Sequence[dict[str, Any]], root: str
+) -> dict[str, object]:
+    """The draft of one result; `rules` are all of its run by id, `own` those of the tool itself, by index."""
+    reference = table(result.get("rule"))
+    index = result.get("ruleIndex", reference.get("index"))
+    by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
+    rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
+    rule = rules.get(rule_id, by_index)
+    location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
+    region = table(location.get("region"))
+    message = _sarif_message(table(result.get("message")), rule)
+    short = _text(table(rule.get("shortDescription")).get("text"))
+    title, _, _ = (message or short or rule_id).strip().partition("\n")
+    line, end = region.get("startLine"), region.get("endLine")
+    # A region that ends before the first column of a line ends with the line before.
+    if isinstance(end, int) and isinstance(line, int) and end > line and region.get("endColumn") == 1:
+        end -= 1
+    configured = table(rule.get("defaultConfiguration")).get("level")
+    level = _text(result.get("level")) or _text(configured) or "warning"
+    try:
+        score = float(_text(table(rule.get("properties")).get("security-severity")) or "0")
+    except ValueError:
+        score = 0.0
+    return {
+        "rule": rule_id[:100],
+        "severity": "blocker" if score >= _CRITICAL else _SARIF_SEVERITIES.get(level, "minor"),
+        "path": _path(table(location.get("artifactLocation")).get("uri"), root),
+        "line": line,
+        "end_line": None if line is None else end,
+        "title": title if len(title) <= _MAX_TITLE else f"{title[:_MAX_TITLE]}…",
+        "message": "" if message == title else message[:_MAX_MESSAGE],
+    }
+
+
+def _sarif_message(message: dict[str, Any], rule: dict[str, Any]) -> str:
+    """The text of a message, or the rule's message string that it names, with its placeholders filled in."""
+    named = table(table(rule.get("messageStrings")).get(_text(message.get("id"))))
+    text = _text(message.get("text")) or _text(message.get("markdown")) or _text(named.get("text"))
+    text = text[:_MAX_MESSAGE]
+    for number, argument in enumerate(items(message.get("arguments"))[:20]):
+        text = text.replace(f"{{{number}}}", _text(argument)[:_MAX_ARGUMENT])[: 2 * _MAX_MESSAGE]
+    return text.strip()
 
 
 def _path(uri: Any, root: str) -> Any:

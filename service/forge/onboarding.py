@@ -33,16 +33,7 @@ class OnboardingError(ServiceError):
 
 def _find(tokens: HostTokens, host: Host, project_id: int | None, path: str | None, timeout_s: float) -> Repository:
     if host.api_url is None:
-        if path is not None:
-            _check_group(host, path)
-        if path is None or (url := host.clone_url_of(path)) is None:
-            text = "this GitLab host has no API URL, so a project needs its project_path and a clone URL"
-            raise OnboardingError(text)
-        try:
-            tokens.read_head(host, url, timeout_s)
-        except GitCommandError as error:
-            raise OnboardingError(f"the project {path} cannot be read: {error}") from error
-        return Repository(path, "gitlab", path, url, project_id)
+        return _find_by_git(tokens, host, project_id, path, timeout_s)
     try:
         body = _api(host, tokens.of(host), timeout_s).document(
             "GET", f"/projects/{quote(str(project_id or path), safe='')}"
@@ -61,19 +52,40 @@ def _find(tokens: HostTokens, host: Host, project_id: int | None, path: str | No
     except ValueError as error:
         raise OnboardingError(f"the project {full_path!r} cannot be named here: {error}") from error
     _check_group(host, path)
-    if (url := host.clone_url_of(path)) is None:
-        url, api = address if isinstance(address, str) else "", urlsplit(host.api_url)
-        parts, where = urlsplit(url), location(url)
-        # An address without TLS is accepted only if the operator connected the API without TLS.
-        is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
-        root = api.path.partition("/api/")[0].strip("/")
-        # The address may lead to another host, another project, or a folder on this machine.
-        expected = (host.host, f"{root}/{path}".strip("/").lower())
-        if not is_trusted or where is None or (where.host, where.path.lower()) != expected:
-            other = f"{url!r} is not the project {path} on {host.host}"
-            what = other if url else f"GitLab names no address to clone {path} from"
-            raise OnboardingError(f"{what}; correct GitLab's external URL, or connect the host with --clone-url")
+    url = host.clone_url_of(path)
+    if url is None:
+        url = _checked_address(host, host.api_url, path, address if isinstance(address, str) else "")
     return Repository(path, "gitlab", path, url, number if isinstance(number, int) else None)
+
+
+def _find_by_git(
+    tokens: HostTokens, host: Host, project_id: int | None, path: str | None, timeout_s: float
+) -> Repository:
+    """Find a project of a host without an API, which has to be readable at its clone URL."""
+    if path is not None:
+        _check_group(host, path)
+    if path is None or (url := host.clone_url_of(path)) is None:
+        text = "this GitLab host has no API URL, so a project needs its project_path and a clone URL"
+        raise OnboardingError(text)
+    try:
+        tokens.read_head(host, url, timeout_s)
+    except GitCommandError as error:
+        raise OnboardingError(f"the project {path} cannot be read: {error}") from error
+    return Repository(path, "gitlab", path, url, project_id)
+
+
+def _checked_address(host: Host, api_url: str, path: str, url: str) -> str:
+    """Return GitLab's address of a project; it may lead to another host, another project, or a folder here."""
+    api, parts, where = urlsplit(api_url), urlsplit(url), location(url)
+    # An address without TLS is accepted only if the operator connected the API without TLS.
+    is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
+    root = api.path.partition("/api/")[0].strip("/")
+    expected = (host.host, f"{root}/{path}".strip("/").lower())
+    if not is_trusted or where is None or (where.host, where.path.lower()) != expected:
+        other = f"{url!r} is not the project {path} on {host.host}"
+        what = other if url else f"GitLab names no address to clone {path} from"
+        raise OnboardingError(f"{what}; correct GitLab's external URL, or connect the host with --clone-url")
+    return url
 
 
 def _api(host: Host, token: str | None, timeout_s: float) -> ForgeHttp:

@@ -72,6 +72,14 @@ class HostResponse:
         return None if wait_s is None else min(wait_s, _MAX_WAIT_S)
 
 
+def _reason(error: Exception) -> str:
+    """Return why a request failed, in words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return why if why and isinstance(error, OSError | ValueError) else f"{type(error).__name__} {why}".strip()
+
+
 def ask(
     url: str,
     timeout_s: float,
@@ -116,13 +124,10 @@ def ask(
         finally:
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         if isinstance(error, TimeoutError) or time.monotonic() - started >= timeout_s:
             why = f"no whole answer within {timeout_s:g} s"
-        elif isinstance(error, ssl.SSLCertVerificationError):
-            why = f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
-        elif not why or not isinstance(error, (OSError, ValueError)):
-            why = f"{type(error).__name__} {why}".strip()
+        else:
+            why = _reason(error)
         raise HostUnreachableError(f"{without_login(url.partition('?')[0])}: {why}") from error
     received = {name.lower(): value for name, value in response.getheaders()}
     try:

@@ -117,8 +117,9 @@ def formatter(form: LogFormat, masks: Masks) -> logging.Formatter:
 
 def _as_text(_logger: object, _method: str, event: Event) -> str:
     line = f"{event['timestamp']} {event['level'].upper()} {event['logger']}: {event['event']}"
-    fields = {key: str(value) for key, value in event.items() if key not in {*_HEAD, "exception"}}
-    for key, text in fields.items():
-        line += f" {key}={text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)}"
+    for key, value in event.items():
+        if key not in {*_HEAD, "exception"}:
+            text = str(value)
+            line += f" {key}={text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=False)}"
     # Indented, so that no line of a traceback looks like a record.
     return line + "".join(f"\n    {row}" for row in event.get("exception", "").splitlines())

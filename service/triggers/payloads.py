@@ -123,16 +123,10 @@ class Issue(Part):
 
     @property
     def about(self) -> dict[str, Any]:
-        whole = self.body.replace("\r", "")
-        text, rest = whole[:_MAX_WORDS], len(whole) - _MAX_WORDS
-        # Code blocks in Markdown have no hidden parts.
-        lines = re.split(r"(?<=\n)", text)  # as the parser counts them
-        parts, end = list[str](), 0
-        for begin, after in [token.map for token in _MARKDOWN.parse(text) if token.type in _CODE and token.map]:
-            parts += [_HIDDEN.sub("[hidden comment]", "".join(lines[end:begin])), *lines[begin:after]]
-            end = after
-        shown = printable("".join([*parts, _HIDDEN.sub("[hidden comment]", "".join(lines[end:]))]))
-        shown += f"\n[{rest} more characters are left out]" if rest > 0 else ""
+        text = self.body.replace("\r", "")
+        shown = printable(_marked(text[:_MAX_WORDS]))
+        if len(text) > _MAX_WORDS:
+            shown += f"\n[{len(text) - _MAX_WORDS} more characters are left out]"
         reasons = ((self.confidential, "confidential"), (self.locked, "locked"), (self.state not in _OPEN, self.state))
         fault = next((f"the issue is {word}" for holds, word in reasons if holds), "")
         return {"number": self.number, "issue": IssueText(one_line(self.title), shown), "fault": fault}
@@ -154,6 +148,16 @@ class Issue(Part):
             return None
         about |= {"labels": names(labels), "assignees": names(assignees)}
         return HookEvent(kind=ISSUE, **about, occasion=f"issue at {about['changed_at']}")
+
+
+def _marked(text: str) -> str:
+    """Return Markdown with its hidden comments replaced; code blocks have none."""
+    lines = re.split(r"(?<=\n)", text)  # as the parser counts them
+    parts, end = list[str](), 0
+    for begin, after in [token.map for token in _MARKDOWN.parse(text) if token.type in _CODE and token.map]:
+        parts += [_HIDDEN.sub("[hidden comment]", "".join(lines[end:begin])), *lines[begin:after]]
+        end = after
+    return "".join([*parts, _HIDDEN.sub("[hidden comment]", "".join(lines[end:]))])
 
 
 def names(parts: Names) -> tuple[str, ...]:
