@@ -134,7 +134,7 @@ class TriggerRule(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=T
     """How late it still starts; after several missed times it starts for the newest."""
 
     @model_validator(mode="after")
-    def _is_complete(self) -> Self:
+    def check_rule(self) -> Self:
         if (SCHEDULE in self.on) != (self.schedule is not None) or (self.schedule and len(self.on) > 1):
             raise ValueError('a schedule needs a rule of its own: on = ["schedule"], schedule = "0 3 * * mon-fri"')
         if self.schedule is not None:

@@ -148,7 +148,7 @@ class SmtpSettings(_Section):
     """Whether the mail server is reached through the proxy in HTTPS_PROXY, which must allow its port."""
 
     @model_validator(mode="after")
-    def _protects_the_password(self) -> Self:
+    def check_security(self) -> Self:
         if self.username is not None and self.security == "none" and self.host not in LOOPBACK:
             raise ValueError('a login needs security = "starttls" or "tls": the password would travel in clear')
         return self
@@ -165,7 +165,7 @@ class MailSettings(_Section):
 
     @field_validator("sender")
     @classmethod
-    def _names_an_address(cls, sender: str) -> str:
+    def check_sender(cls, sender: str) -> str:
         address = parseaddr(sender)[1]
         if "@" not in address or not address.isascii() or not sender.isprintable():
             raise ValueError("write an address, such as 'Acme <no-reply@acme.example>'")
@@ -302,7 +302,7 @@ class PageSettings(_Section):
     oidc: OidcSettings | None = None
 
     @model_validator(mode="after")
-    def _has_a_url_for_oidc(self) -> Self:
+    def check_oidc(self) -> Self:
         if self.oidc is not None and self.url is None:
             raise ValueError("page.oidc needs page.url: the provider sends users back there")
         return self

@@ -69,7 +69,7 @@ class HostEntry(_Entry):
     rotate: bool = False
 
     @model_validator(mode="after")
-    def _has_one_token(self) -> Self:
+    def check_token(self) -> Self:
         if sum(map(bool, (self.token_env, self.token_command, self.app))) > 1:
             raise ValueError("a host has one of token_env, token_command and app")
         if self.app is not None and (self.platform != "github" or self.probe != "api"):

@@ -309,12 +309,12 @@ class ActivityScreen(BaseScreen):
 
     @on(Input.Changed)
     @work(group="search", exclusive=True)
-    async def _search_changed(self) -> None:
+    async def search_soon(self) -> None:
         await asyncio.sleep(0.08)
         self._search_now()
 
     @on(ListSearch.Left)
-    def _search_left(self) -> None:
+    def end_search(self) -> None:
         self._search_now()
         self._table.focus()
 
@@ -372,14 +372,14 @@ class ActivityScreen(BaseScreen):
         self.app.push_screen(form, closed)
 
     @on(LineTable.EndReached)
-    def _end_reached(self) -> None:
+    def read_more(self) -> None:
         if self._found is not None and self._found.matching > len(self._found.entries):
             self._limit += PAGE
             self._reader.ask()
 
     @on(LineTable.Chosen)
     @work
-    async def _chosen(self) -> None:
+    async def open_entry(self) -> None:
         if (entry := self._table.item) is None:
             return
         if entry.source.kind == "organization.create":

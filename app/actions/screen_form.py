@@ -473,7 +473,7 @@ class ActionForm(ModalScreen[Action | None]):
         self.focus_next()
 
     @on(FormField.Changed)
-    def _changed(self, event: FormField.Changed) -> None:
+    def take_change(self, event: FormField.Changed) -> None:
         if not self.field_changed(event.field):
             return
         self._last_typed = event.field

@@ -157,7 +157,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._apply("created", evidence, is_checked=True)
 
     @on(Input.Submitted)
-    def _entered(self) -> None:
+    def explain_enter(self) -> None:
         self._evidence.complain("Press ^s to resolve it.")
 
     def action_apply(self) -> None:
@@ -206,7 +206,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self.dismiss(action)
 
     @on(OptionList.OptionSelected, "#found")
-    def _picked(self, event: OptionList.OptionSelected) -> None:
+    def pick_candidate(self, event: OptionList.OptionSelected) -> None:
         self.action_pick(event.option_index + 1)
 
     def action_pick(self, number: int) -> None:
@@ -217,7 +217,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._evidence.fill(self._best)
 
     @on(FormChoice.Changed)
-    def _chosen(self) -> None:
+    def show_resolution(self) -> None:
         self._doubt(None)
         self._evidence.complain(None)
         self._evidence.display = self._resolution in {"created", "send_again"}
@@ -229,7 +229,7 @@ class ResolveForm(ModalScreen[Action | None]):
             self._evidence.fill("")
 
     @on(Input.Changed)
-    def _typed(self) -> None:
+    def check_evidence(self) -> None:
         self._evidence.complain(None)
         if self._doubted is not None and self._evidence.value.strip() != self._doubted:
             self._doubt(None)

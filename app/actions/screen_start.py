@@ -97,7 +97,7 @@ class NewRunForm(ActionForm):
 
     @on(events.Mount)
     @work(group="agents")
-    async def _read_agents(self) -> None:
+    async def read_agents(self) -> None:
         names: tuple[str, ...] = ()
         try:
             self._agents = await self.engine.actions.agents()

@@ -177,7 +177,7 @@ class AutomationsScreen(BaseScreen):
 
     @on(LineTable.Highlighted)
     @work(exclusive=True, group="more")
-    async def _read_more(self) -> None:
+    async def read_journal(self) -> None:
         if (view := self._view) is None:
             return
         journal = await self._engine.usable_state().journal(view.key, limit=JOURNAL)
@@ -305,7 +305,7 @@ class AutomationsScreen(BaseScreen):
 
     @on(LineTable.Chosen)
     @work
-    async def _open_run(self) -> None:
+    async def open_run(self) -> None:
         if (view := self._view) is None:
             return
         now = self.session.clock()

@@ -193,7 +193,7 @@ class AutomationForm(ModalScreen[str | None]):
             self.app.push_screen(ReplaySheet(self._engine, self._rule))
 
     @on(TextArea.Changed)
-    def _changed(self) -> None:
+    def take_text(self) -> None:
         self._dialog.banner(None)
         self._draft.set_values({"table": self._editor.input.text})
         self._checking.ask()

@@ -186,7 +186,7 @@ class BaseScreen(Screen[None]):
         self._show_keys(self)
 
     @on(events.Resize)
-    def _cover_if_too_small(self, event: events.Resize) -> None:
+    def cover_if_too_small(self, event: events.Resize) -> None:
         if is_too_small(event.size) and not isinstance(self.app.screen, TooSmall):
             self.app.push_screen(TooSmall())
 

@@ -276,11 +276,11 @@ class KeyHelpScreen(Sheet[None]):
         self.query_one(LinePane).focus()
 
     @on(Input.Submitted)
-    def _to_the_keys(self) -> None:
+    def focus_keys(self) -> None:
         self.query_one(LinePane).focus()
 
     @on(Input.Changed)
-    def _filter(self) -> None:
+    def filter_keys(self) -> None:
         self.query_one(LinePane).paint()
 
     def _lines(self, width: int) -> Iterator[Content]:

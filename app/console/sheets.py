@@ -152,7 +152,7 @@ class ChoiceSheet(PickerScreen[T], Generic[T]):
             self.query_one(Options).highlighted = self._here
 
     @on(OptionList.OptionSelected)
-    def _on_selected(self, message: OptionList.OptionSelected) -> None:
+    def choose_option(self, message: OptionList.OptionSelected) -> None:
         self.action_choose(message.option_index + 1)
 
     def action_choose(self, number: int) -> None:

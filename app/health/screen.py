@@ -241,11 +241,11 @@ class HealthScreen(BaseScreen):
             self.session.notify("No failed run in this row.")
 
     @on(OptionList.OptionHighlighted)
-    def _highlighted(self) -> None:
+    def update_keys(self) -> None:
         self.refresh_bindings()
 
     @on(OptionList.OptionSelected)
-    def _chosen(self, message: OptionList.OptionSelected) -> None:
+    def open_runs(self, message: OptionList.OptionSelected) -> None:
         if (lead := self._lead(message.option_id or "")) is not None:
             self.post_message(lead)
 

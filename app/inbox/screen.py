@@ -230,13 +230,13 @@ class InboxScreen(BaseScreen):
         self._show()
 
     @on(LineTable.Highlighted)
-    def _highlighted(self) -> None:
+    def forget_gone(self) -> None:
         if self._item is not None and self._item.key != self._here:
             self._gone = None
 
     @on(LineTable.Chosen)
     @work
-    async def _open(self) -> None:
+    async def open_item(self) -> None:
         if (item := self._item) is None:
             return
         if item.kind == "question":

@@ -235,7 +235,7 @@ class InsightsScreen(BaseScreen):
         self._reader.ask()
 
     @on(OptionList.OptionSelected)
-    def _row_chosen(self, message: OptionList.OptionSelected) -> None:
+    def open_row(self, message: OptionList.OptionSelected) -> None:
         view = self._view
         (kind, _, key) = (message.option_id or "").partition(":")
         if view is None:
@@ -246,13 +246,13 @@ class InsightsScreen(BaseScreen):
             self._open_outcome(next(period for period in view.outcomes if period.start.isoformat() == key))
 
     @on(OutcomesChart.Chosen)
-    def _bar_chosen(self, message: OutcomesChart.Chosen) -> None:
+    def open_bar(self, message: OutcomesChart.Chosen) -> None:
         if self._view is not None:
             self._open_outcome(self._view.outcomes[message.index])
 
     @on(OutcomesChart.Highlighted)
     @on(OptionList.OptionHighlighted)
-    def _highlighted(self) -> None:
+    def explain_bar(self) -> None:
         view, index = self._chart.view, self._chart.cursor
         title = ""
         if view is not None and index is not None:

@@ -94,7 +94,7 @@ class OrganizationImportScreen(BaseScreen):
 
     @on(events.Mount)
     @work
-    async def _resume(self) -> None:
+    async def resume_draft(self) -> None:
         self._table.notice = NO_FILE
         self._bar.file.take_focus()
         if (draft := await self._form_draft.restore()) is not None:
@@ -196,17 +196,17 @@ class OrganizationImportScreen(BaseScreen):
             self.dismiss()
 
     @on(FormField.Changed)
-    def _typed(self) -> None:
+    def take_path(self) -> None:
         self._form_draft.set_values({"path": self._bar.file.value})
         self._bar.file.complain(None)
         self.refresh_bindings()
 
     @on(LineTable.Highlighted)
-    def _highlighted(self) -> None:
+    def update_keys(self) -> None:
         self.refresh_bindings()
 
     @on(LineTable.Chosen)
-    def _chosen(self) -> None:
+    def open_row(self) -> None:
         if self._table.item is not None and self._table.item.unknown is not None:
             self.action_resolve()
         elif self._table.item is not None and self.check_action("edit", ()):
@@ -320,7 +320,7 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
         yield note
 
     @on(Input.Submitted)
-    def _entered(self) -> None:
+    def change_line(self) -> None:
         try:
             rows = change_row(self._rows, self._row.line, self.query_one(LineInput).value)
         except ImportFileError as error:

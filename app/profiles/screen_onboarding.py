@@ -192,7 +192,7 @@ class OnboardingScreen(Screen[str | None]):
         self.focus_next()
 
     @on(FormField.Changed)
-    def _changed(self, event: FormField.Changed) -> None:
+    def take_change(self, event: FormField.Changed) -> None:
         self._doubt(None)
         if event.field == "base_url":
             field = self._field("name")
@@ -203,11 +203,11 @@ class OnboardingScreen(Screen[str | None]):
             self._complain()
 
     @on(FormField.Left)
-    def _left(self) -> None:
+    def complain_if_wrong(self) -> None:
         self._complain()
 
     @on(FormChoice.Changed)
-    def _chosen(self) -> None:
+    def show_origin(self) -> None:
         self._doubt(None)
         for origin in ORIGINS:
             self._field(origin).display = origin == self._origin

@@ -237,24 +237,24 @@ class AllProfilesScreen(RunActions):
                             self.table.summarize(row.of(name))
 
     @on(RunTable.WindowRequested)
-    def _window_requested(self) -> None:
+    def read_window(self) -> None:
         self._rows.ask()
 
     @on(RunTable.Highlighted)
     @on(RunTable.Marked)
-    def _show_chosen(self) -> None:
+    def show_chosen(self) -> None:
         self._show_query()
         self.show_trouble()
         self.refresh_bindings()
 
     @on(RunTable.Chosen)
-    def _run_chosen(self, message: RunTable.Chosen) -> None:
+    def open_run(self, message: RunTable.Chosen) -> None:
         if isinstance(message.entry, RunRow):
             profile, run_id = split_row_id(message.entry.run_id)
             self.post_message(OpenRun(run_id, profile))
 
     @on(RunTable.SortRequested)
-    def _sort_requested(self, message: RunTable.SortRequested) -> None:
+    def sort_rows(self, message: RunTable.SortRequested) -> None:
         self._show(replace(self._query, sort=message.sort))
 
     # Search
@@ -299,13 +299,13 @@ class AllProfilesScreen(RunActions):
             self.go_to("")
 
     @on(Input.Changed, "SearchInput")
-    def _line_typed(self) -> None:
+    def search_line(self) -> None:
         line = self.bar.line
         if line.has_focus:
             self._show(replace(self._query, line=line.value, cursor=line.cursor_position))
 
     @on(SearchInput.Left)
-    def _line_left(self, message: SearchInput.Left) -> None:
+    def leave_line(self, message: SearchInput.Left) -> None:
         self.set_focus(self.table)
         self.go_to("" if message.is_cleared else self.bar.line.value.strip())
 
@@ -348,7 +348,7 @@ class ProfileSwitcher(PickerScreen[str]):
         self.dismiss(None if option is None else option.id)
 
     @on(OptionList.OptionSelected)
-    def _on_chosen(self, message: OptionList.OptionSelected) -> None:
+    def choose_profile(self, message: OptionList.OptionSelected) -> None:
         self.dismiss(message.option_id)
 
     @on(Input.Changed)

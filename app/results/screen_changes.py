@@ -380,7 +380,7 @@ class ChangesPart(SearchedPart):
             self.session.notify(result, timeout=FIX_TOAST_S)
 
     @on(DiffView.FileEntered)
-    def _file_entered(self, message: DiffView.FileEntered) -> None:
+    def select_file(self, message: DiffView.FileEntered) -> None:
         # Another change may be shown by now.
         if self._change is None or message.file != self.body.file:
             return
@@ -391,7 +391,7 @@ class ChangesPart(SearchedPart):
 
     @on(LineTable.Highlighted)
     @on(LineTable.Chosen)
-    def _file_picked(self, message: LineTable.Highlighted | LineTable.Chosen) -> None:
+    def show_file(self, message: LineTable.Highlighted | LineTable.Chosen) -> None:
         item = self._files.item
         if item is None or self._change is None or not self._files.has_focus:
             return
@@ -401,7 +401,7 @@ class ChangesPart(SearchedPart):
 
     @on(DiffView.ColoursRequested)
     @work(group="colours")
-    async def _colour(self, message: DiffView.ColoursRequested) -> None:
+    async def colour_file(self, message: DiffView.ColoursRequested) -> None:
         file = message.file
         shown = self._shown
         detail = self.subject.detail

@@ -110,12 +110,12 @@ class LogPart(SearchedPart):
         self.search.seek(FAILED_STEP, 1)
 
     @on(LogView.EarlierRequested)
-    def _earlier_requested(self, message: LogView.EarlierRequested) -> None:
+    def read_earlier(self, message: LogView.EarlierRequested) -> None:
         if self.body.has_focus:
             self.start(self._read_all if message.up_to_first else self._read_earlier, group="log earlier")
 
     @on(TextSearch.Missed)
-    def _missed(self, message: TextSearch.Missed) -> None:
+    def report_missed(self, message: TextSearch.Missed) -> None:
         self.session.notify(message.text)
 
     async def _follow(self) -> None:

@@ -124,11 +124,11 @@ class ReviewPart(SearchedPart):
         return max(0, sum(finding.at <= self.body.source for finding in findings) - 1)
 
     @on(ReviewView.Moved)
-    def _moved(self) -> None:
+    def select_finding(self) -> None:
         self._findings.seek(str(self._here))
 
     @on(LeadList.OptionHighlighted)
-    def _highlighted(self) -> None:
+    def show_finding(self) -> None:
         row = self._findings.row
         if row is not None and self._reviews and int(row.key) != self._here:  # A click chose the finding.
             self.body.go_to(self._reviews[self._number].findings[int(row.key)].at)

@@ -191,7 +191,7 @@ class RunsScreen(RunActions):
             self._focus_rows()
 
     @on(NeedsYou.Chosen)
-    def _item_chosen(self) -> None:
+    def open_item(self) -> None:
         if (item := self.needs_you.item) is not None:
             self.post_message(GoToTab("inbox", item.key))
 
@@ -215,20 +215,20 @@ class RunsScreen(RunActions):
         self.loader.load()
 
     @on(RunTable.Highlighted)
-    def _highlighted(self) -> None:
+    def show_run(self) -> None:
         self._explain_row()
         self.loader.load_run()
         self._offer_keys()
 
     @on(RunTable.Replaced)
-    def _rows_replaced(self) -> None:
+    def focus_new_rows(self) -> None:
         if self._goes_to_rows:
             self._focus_rows()
         elif not self.bar.line.has_focus:
             self.refresh_bindings()  # Row keys may have been disabled while the rows were replaced.
 
     @on(RunTable.Chosen)
-    def _chosen(self, message: RunTable.Chosen) -> None:
+    def open_entry(self, message: RunTable.Chosen) -> None:
         match message.entry:
             case RunRow(run_id=run_id):
                 self.post_message(OpenRun(run_id))
@@ -238,11 +238,11 @@ class RunsScreen(RunActions):
                 self.older_runs.fetch(gap or self.older_runs.below)
 
     @on(RunTable.SortRequested)
-    def _sort_requested(self, message: RunTable.SortRequested) -> None:
+    def sort_rows(self, message: RunTable.SortRequested) -> None:
         self.table_query = replace(self.table_query, sort=message.sort)
 
     @on(RunTable.Marked)
-    def _marked(self) -> None:
+    def show_marks(self) -> None:
         self._show_remark()
         self._offer_keys()
 
@@ -338,7 +338,7 @@ class RunsScreen(RunActions):
         self.loader.load_names()
 
     @on(Input.Changed, "SearchInput")
-    def _line_typed(self) -> None:
+    def search_line(self) -> None:
         # Immediately, without a pause, since the next key cancels a running search.
         line = self.bar.line
         if line.has_focus:
@@ -349,7 +349,7 @@ class RunsScreen(RunActions):
             self.bar.offer(tuple(each for each in matches if safe_text(each.insert) == each.insert))
 
     @on(SearchInput.Left)
-    def _line_left(self, message: SearchInput.Left) -> None:
+    def leave_line(self, message: SearchInput.Left) -> None:
         self.set_line((self.table_query.view.query if message.is_cleared else self.bar.line.value).strip())
         self.bar.offer(())
         if self.table.is_replacing and not message.is_cleared:

@@ -143,12 +143,12 @@ class ExportScreen(PickerScreen[str]):
         yield SheetNote()
 
     @on(Input.Changed)
-    def _on_typed(self) -> None:
+    def clear_note(self) -> None:
         self._replacing = None
         self.query_one(SheetNote).say("")
 
     @on(Input.Submitted)
-    def _on_entered(self, message: Input.Submitted) -> None:
+    def export_to(self, message: Input.Submitted) -> None:
         path = typed_path(message.value)
         note = self.query_one(SheetNote)
         if (why := export_problem(path)) is not None:

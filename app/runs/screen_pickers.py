@@ -217,7 +217,7 @@ class DatesPicker(PickerScreen[Limits]):
         self._explain()
 
     @on(OptionList.OptionSelected)
-    def _on_preset(self, message: OptionList.OptionSelected) -> None:
+    def choose_preset(self, message: OptionList.OptionSelected) -> None:
         self.dismiss(self._choices[message.option_index][1])
 
     def action_day(self, back: int) -> None:

@@ -257,13 +257,13 @@ class RunScreen(RunActions):
                 self.session.notify(outcome, timeout=FIX_TOAST_S)
 
     @on(ReviewPart.FindingChosen)
-    def _finding_chosen(self, message: ReviewPart.FindingChosen) -> None:
+    def show_finding(self, message: ReviewPart.FindingChosen) -> None:
         self.action_part("changes")
         self._is_from_finding = True
         self._changes.go_to(message.finding.path, message.finding.line)
 
     @on(ChangesPart.NotFound)
-    def _finding_not_found(self, message: ChangesPart.NotFound) -> None:
+    def return_to_finding(self, message: ChangesPart.NotFound) -> None:
         """Go back to the finding and explain there why it leads nowhere."""
         if self._current == "changes":
             self.action_part("review")

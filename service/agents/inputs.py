@@ -43,7 +43,7 @@ class AgentInput(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=Tr
     """The only values that it may have; empty: any of its type."""
 
     @model_validator(mode="after")
-    def _agrees(self) -> Self:
+    def check_values(self) -> Self:
         for value in self.choices:
             if fault := _type_fault(self.type, value):
                 raise ValueError(f"choices: {fault}")

@@ -95,7 +95,7 @@ class ModelAccess(_Options):
 
     @field_validator("base_url")
     @classmethod
-    def _keeps_the_key_private(cls, url: str | None) -> str | None:
+    def check_address(cls, url: str | None) -> str | None:
         parts = urlsplit(url or "https://none.example")
         if parts.scheme not in {"http", "https"} or parts.username or parts.query:
             raise ValueError("write an address, such as https://llm.acme.example/v1")
@@ -106,7 +106,7 @@ class ModelAccess(_Options):
 
     @field_validator("headers")
     @classmethod
-    def _leaves_the_service_s_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+    def check_headers(cls, headers: dict[str, str]) -> dict[str, str]:
         lowered: dict[str, str] = {}
         for name, value in headers.items():
             if (key := name.lower()) in _OWN_HEADERS:
@@ -117,7 +117,7 @@ class ModelAccess(_Options):
         return lowered
 
     @model_validator(mode="after")
-    def _is_usable(self) -> Self:
+    def check_model(self) -> Self:
         if (self.key_env is None) == (not self.key_command):
             text = "it needs key_env, the variable with its key, or key_command, which prints one, and not both"
             raise ValueError(text)
@@ -163,7 +163,7 @@ class McpServer(_Options):
     url: Annotated[str, Field(max_length=2000)] | None = None
 
     @model_validator(mode="after")
-    def _is_one_of_both(self) -> Self:
+    def check_server(self) -> Self:
         if (self.url is None) == (not self.command):
             raise ValueError('write command = ["node_modules/.bin/docs-mcp"], or url = "https://docs.example/mcp"')
         parts = urlsplit(self.url or "https://none.example")
@@ -201,7 +201,7 @@ class RepositorySetup(_Options):
         return tuple(name.removesuffix("/") for name in self.sparse) if self.sparse or self.partial else None
 
     @model_validator(mode="after")
-    def _names_paths(self) -> Self:
+    def check_paths(self) -> Self:
         if wrong := [name for name in self.part or () if {"", ".", ".."} & {*name.split("/")}]:
             raise ValueError(f"write paths in the repository, such as 'services/api/', not {wrong[0]!r}")
         if self.sparse and (self.lfs or self.submodules):
@@ -210,7 +210,7 @@ class RepositorySetup(_Options):
 
     @field_validator("cache")
     @classmethod
-    def _stays_inside(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def check_folders(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             parts = name.removeprefix("~/").split("/")
             is_safe = all(re.fullmatch(r"[A-Za-z0-9_.@+-]{1,100}", part) for part in parts)
@@ -269,7 +269,7 @@ class AgentOptions(_Options):
         return (self.idle_timeout_s or _IDLE_S) if self.preset else self.idle_timeout_s
 
     @model_validator(mode="after")
-    def _falls_back_to_each_once(self) -> Self:
+    def check_fallback(self) -> Self:
         if len({*self.fallback}) < len(self.fallback):
             raise ValueError("fallback: an agent is there twice: remove it once")
         if not self.fallback and self.fallback_after != AgentOptions.model_fields["fallback_after"].default:
@@ -279,7 +279,7 @@ class AgentOptions(_Options):
 
     @field_validator("egress")
     @classmethod
-    def _names_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    def check_hosts(cls, hosts: tuple[str, ...] | None) -> tuple[str, ...] | None:
         for entry in hosts or ():
             try:
                 Entry.parse(entry)

@@ -80,7 +80,7 @@ class Finding(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _is_a_place(self) -> Self:
+    def check_place(self) -> Self:
         if not self.title.strip():
             raise ValueError("title must not be empty")
         if self.end_line is not None and (self.line is None or self.end_line < self.line):

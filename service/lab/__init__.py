@@ -76,7 +76,7 @@ class Fault(BaseModel, strict=True, frozen=True, extra="forbid", hide_input_in_e
     """The pause after each byte of the body (for `drip`)."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "Fault":
+    def check_kind(self) -> "Fault":
         if (self.kind == "status") != (self.status is not None):
             raise ValueError("status belongs to the kind 'status', which needs it")
         if self.kind == "partial" and self.operation != "create_organization":

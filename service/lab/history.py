@@ -81,7 +81,7 @@ class HistoryRequest(BaseModel, strict=True, frozen=True, extra="forbid", hide_i
     """A team's days, nights and weekends, or runs that come evenly."""
 
     @model_validator(mode="after")
-    def _fits(self) -> "HistoryRequest":
+    def check_rhythm(self) -> "HistoryRequest":
         if self.rhythm == "team" and (self.active or self.runs > _TEAM_RUNS):
             raise ValueError(f"the rhythm of a team has no active runs, and at most {_TEAM_RUNS:,}")
         return self

@@ -53,7 +53,7 @@ class Part(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_nulls(cls, part: Any) -> Any:
+    def drop_nulls(cls, part: Any) -> Any:
         if not isinstance(part, dict):
             return part
         return {name: value for name, value in part.items() if value is not None}

@@ -199,7 +199,7 @@ class TableAndFacts(Container, Generic[FactT]):
         self._pane.tick(now)
 
     @on(LineTable.Highlighted)
-    def _highlighted(self) -> None:
+    def show_facts(self) -> None:
         self._pane.show(self._table.item, self._table.now)
         self.refresh_bindings()
 

@@ -124,7 +124,7 @@ class FormField(Widget):
 
     @on(Input.Changed)
     @on(TextArea.Changed)
-    def _edited(self, event: Input.Changed | TextArea.Changed) -> None:
+    def take_edit(self, event: Input.Changed | TextArea.Changed) -> None:
         event.stop()
         # A control also announces its initial value, which the user did not type.
         if self.value == self._known:
@@ -143,7 +143,7 @@ class FormField(Widget):
         self.post_message(self.Left())
 
     @on(CharactersRemoved)
-    def _cleaned(self, message: CharactersRemoved) -> None:
+    def report_removed(self, message: CharactersRemoved) -> None:
         message.stop()
         what = "character" if message.count == 1 else "characters"
         self.say(f"{message.count} {what} that cannot be shown or did not fit were left out.", "warn")

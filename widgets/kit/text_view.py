@@ -226,7 +226,7 @@ class TextSearch(Vertical):
         self.screen.run_worker(work, exclusive=True, group="find")
 
     @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
+    def search_text(self, event: Input.Changed) -> None:
         event.stop()
         text = event.value
         flags = re.IGNORECASE if text.islower() else re.NOFLAG
@@ -235,7 +235,7 @@ class TextSearch(Vertical):
             self.seek(_pattern(text), 1, here=True)
 
     @on(ListSearch.Left)
-    def _left(self, event: ListSearch.Left) -> None:
+    def leave_search(self, event: ListSearch.Left) -> None:
         event.stop()
         self._line.set_class(bool(self._line.value), "-open")
         self.view.focus()

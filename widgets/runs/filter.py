@@ -260,7 +260,7 @@ class FilterBar(Vertical):
         self.watch_remark()
 
     @on(SuggestionList.Clicked)
-    def _insert_clicked(self, message: SuggestionList.Clicked) -> None:
+    def insert_suggestion(self, message: SuggestionList.Clicked) -> None:
         message.stop()
         self.line.focus()
         self.line.action_take()

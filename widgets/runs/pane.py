@@ -138,7 +138,7 @@ class SplitView(Container):
         self.fit()
 
     @on(RunTable.Refilled)
-    def _refilled(self) -> None:
+    def fit_rows(self) -> None:
         self.fit()
 
     def fit(self, screen: Size | None = None) -> None:
