@@ -89,10 +89,9 @@ class FirstFrame:
             key, config, at, title, *rows = file.read().split("\n")
         if key != self._key or config != configuration(config.partition(" ")[2]):
             raise ValueError("It belongs to another configuration.")
-        if not all(map(_is_painted, (title, *rows))):
-            raise ValueError("It holds more than text and colours.")
+        texts = [_text_of(row) for row in (title, *rows)]
         if not os.path.basename(path).startswith(self._kind):
-            title, *rows = map(_without_colours, (title, *rows))
+            title, *rows = texts
         painted_at = time.localtime(float(at))
         day = "" if painted_at[:3] == time.localtime()[:3] else time.strftime("%d %b ", painted_at)
         rows[0] = f"{title}as of {day}{time.strftime('%H:%M:%S', painted_at)} · opening\x1b[K"
@@ -143,17 +142,17 @@ def take_down(modes: list[Any] | None, *, is_shown: bool) -> None:
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, modes)
 
 
-def _is_painted(row: str) -> bool:
-    """Whether a row holds only printable text and colours: a terminal would act on anything else."""
+def _text_of(row: str) -> str:
+    """The text of a row without its colours; `ValueError`: it holds anything else, on which a terminal would act."""
     text, *coloured = row.split("\x1b")
-    parts = [part.partition("m") for part in coloured]
-    colours = all(code[:1] == "[" and code[1:].replace(";", "").isdecimal() and end for code, end, _ in parts)
-    return colours and all(text.isprintable() for text in (text, *(rest for _, _, rest in parts)))
-
-
-def _without_colours(row: str) -> str:
-    text, *coloured = row.split("\x1b")
-    return text + "".join(part.partition("m")[2] for part in coloured)
+    for part in coloured:
+        code, end, after = part.partition("m")
+        if not (end and code[:1] == "[" and code[1:].replace(";", "").isdecimal()):
+            raise ValueError("It holds more than text and colours.")
+        text += after
+    if not text.isprintable():
+        raise ValueError("It holds more than text and colours.")
+    return text
 
 
 def _write(text: str) -> None:
