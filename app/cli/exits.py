@@ -43,7 +43,7 @@ EXTRAS: Final[Mapping[str, Sequence[str]]] = {
     "service": (
         *("anyio", "fastapi", "uvicorn", "h11", "sqlalchemy", "dbos", "email_validator", "alembic"),
         *("prometheus_client", "structlog", "ruff", "detect_secrets", "jinja2", "markdown_it", "nh3", "pygments"),
-        "acp",
+        *("acp", "platformdirs"),
     ),
     "metrics": ("prometheus_client",),
     "mcp": ("mcp",),
