@@ -87,9 +87,7 @@ class Journey(NamedTuple):
 
 PRESSED: Final = {"]": "right_square_bracket", "!": "exclamation_mark", "↓": "down"}
 JOURNEYS: Final = (
-    Journey(
-        "Find the failed run of three days ago", "] ] t 3", ("1 of", "since:2026-04-28", "fix/tuesday")
-    ),
+    Journey("Find the failed run of three days ago", "] ] t 3", ("1 of", "since:2026-04-28", "fix/tuesday")),
     Journey("See what broke last night: the incident and its runs", "2 ! enter", ("repo:gitlab:*", "fix/night")),
     Journey("See who changed this branch", "b enter enter", ("ada", "On this branch 2 runs")),
     Journey("Read the error in the log of the last failed run", "] ] l !", ("Error: no space left on device",)),
