@@ -74,8 +74,8 @@ class LedgerRefusedError(RunwardenError):
 class EarlierActionError(LedgerRefusedError):
     """An earlier action blocks this one."""
 
-    def __init__(self, existing: Action, why: str) -> None:
-        super().__init__(f"{existing.action_id} {why}")
+    def __init__(self, existing: Action, reason: str) -> None:
+        super().__init__(f"{existing.action_id} {reason}")
         self.existing = existing
 
 

@@ -71,11 +71,11 @@ def opening(path: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def move_aside(path: Path, why: str, stamp: str) -> Path:
+def move_aside(path: Path, reason: str, stamp: str) -> Path:
     """Move the database and its side files aside, replacing earlier ones for the same reason; return the new place."""
-    aside = path.with_name(f"{path.name}.{why}-{stamp}")
+    aside = path.with_name(f"{path.name}.{reason}-{stamp}")
     try:
-        for earlier in path.parent.glob(f"{path.name}.{why}-*"):
+        for earlier in path.parent.glob(f"{path.name}.{reason}-*"):
             earlier.unlink(missing_ok=True)
         for suffix in SIDE_FILES:
             side = path.with_name(path.name + suffix)

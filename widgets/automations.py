@@ -91,9 +91,9 @@ class RuleView(Struct, frozen=True):
     def facts(self, now: datetime) -> Iterator[tuple[str, TonedText]]:
         badge = MODES[self.mode]
         off = "; press E and set enabled = true"
-        why = {"on": "", "paused": f" {self.paused}; press P to resume", "off": off}[self.mode]
+        reason = {"on": "", "paused": f" {self.paused}; press P to resume", "off": off}[self.mode]
         yield "automation", (safe_text(self.key, limit=100), "plain")
-        yield "state", (safe_text(f"{badge.text}{why}"), badge.tone)
+        yield "state", (safe_text(f"{badge.text}{reason}"), badge.tone)
         if self.waiting:
             yield "approval", (safe_text(f"! {self.waiting} to approve or reject: press V"), "warn")
         yield "does", (self.sentence, "plain")

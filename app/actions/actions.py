@@ -102,17 +102,17 @@ class Sending:
                 # An earlier attempt was stored after all, or another process took us for dead.
                 stored = overtaken.action
                 is_given_up = stored.state == "unknown" and stored.resolution is None
-                why = "Another process had marked it as unknown."
-                self.action = self._unrecorded(outcome, why, was_sent=was_sent) if is_given_up else stored
+                reason = "Another process had marked it as unknown."
+                self.action = self._unrecorded(outcome, reason, was_sent=was_sent) if is_given_up else stored
             except StorageError as broken:
                 if time.monotonic() < give_up_s and not isinstance(broken, StorageClosedError):
                     await asyncio.sleep(PAUSE_S)
                     continue
-                why = f"The ledger could not record it: {broken.message}"
-                self.action = self._unrecorded(outcome, why, was_sent=was_sent)
+                reason = f"The ledger could not record it: {broken.message}"
+                self.action = self._unrecorded(outcome, reason, was_sent=was_sent)
             return self.action
 
-    def _unrecorded(self, outcome: WriteOutcome, why: str, *, was_sent: bool) -> Action:
+    def _unrecorded(self, outcome: WriteOutcome, reason: str, *, was_sent: bool) -> Action:
         """The action as the ledger will show it once this process has exited."""
         task, option = self._committing, "--not-created"
         # Known by now: a later ledger write has finished.
@@ -127,7 +127,7 @@ class Sending:
         else:
             return replace(self.action, state="unknown" if was_sent else "not_sent", error=outcome.error)
         resolve = f"{self.actions.command_line} actions resolve {self.action.action_id} {option}"
-        message = f"{effect} {why} Once the ledger can be written: {resolve}"
+        message = f"{effect} {reason} Once the ledger can be written: {resolve}"
         return replace(self.action, state="unknown", error=replace(outcome.error, kind=NOT_RECORDED, message=message))
 
 

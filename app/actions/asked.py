@@ -71,8 +71,8 @@ async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDet
         return Asked(request, is_reported=True, caller=caller)
     if own is not None:
         return own
-    why = reported.reason if isinstance(reported, Unavailable) else "The service does not have it either."
-    return Unavailable(f"It was not sent from this machine. {why}")
+    reason = reported.reason if isinstance(reported, Unavailable) else "The service does not have it either."
+    return Unavailable(f"It was not sent from this machine. {reason}")
 
 
 def continuation(run: Run, instructions: str) -> ContinueRun:

@@ -116,8 +116,8 @@ class BatchSender:
         except AlreadyAskedError as earlier:
             result = BatchResult.of(earlier.existing, is_earlier=True)
             if not earlier.is_for(request):
-                why = f"This retry key belongs to another request ({earlier.existing.action_id}). Nothing was sent."
-                result = BatchResult("refused", problem=why)
+                reason = f"This retry key belongs to another request ({earlier.existing.action_id}). Nothing was sent."
+                result = BatchResult("refused", problem=reason)
         except BlockedError as blocked:
             result = BatchResult("blocked", blocked.existing, str(blocked))
         except DuplicateError as duplicate:

@@ -196,8 +196,8 @@ async def retry_runs(
 
 async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
 
-    def refused(run_id: str, why: str) -> Retry:
-        return Retry(run_id, BatchResult("refused", problem=why))
+    def refused(run_id: str, reason: str) -> Retry:
+        return Retry(run_id, BatchResult("refused", problem=reason))
 
     try:
         run = await RunLookup(engine).current(text)

@@ -47,8 +47,10 @@ async def send_once(sending: Awaitable[T], request: WriteRequest, key: str | Non
     except AlreadyAskedError as earlier:
         if not earlier.is_for(request):
             action_id = earlier.existing.action_id
-            why = f"The key {key!r} was used for another request ({action_id}). Nothing was sent; choose another key."
-            raise failed("already_asked", why, action_id=action_id) from earlier
+            reason = (
+                f"The key {key!r} was used for another request ({action_id}). Nothing was sent; choose another key."
+            )
+            raise failed("already_asked", reason, action_id=action_id) from earlier
         return earlier.existing
 
 

@@ -101,9 +101,9 @@ class FollowUps:
             run = await self.cache.detail(decision.occurrence.facts["run.id"])
             if run is None and now - decision.decided_at <= UNSEEN:
                 continue
-            why = ""
+            reason = ""
             if run is None or run.presence == "lost":
-                why = "the service no longer lists the run"
+                reason = "the service no longer lists the run"
             elif run.is_final and run.presence == "current":
                 # The service reports a cancellation, or this machine has cancelled the run since then.
                 cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=decision.decided_at)
@@ -111,10 +111,10 @@ class FollowUps:
                 own = [action.path for action in await self.actions.ledger.actions(cancels)]
                 if run.run.status == CANCELLED or path in own:
                     # Sending it would restart a run that someone has just stopped.
-                    why = "the run was cancelled"
+                    reason = "the run was cancelled"
                 elif await state.change_outcome(number, "queued", "acting", ""):
                     await self._send(state, decision, now)
-            if why and await state.change_outcome(number, "queued", "expired", why):
+            if reason and await state.change_outcome(number, "queued", "expired", reason):
                 self.announce(StateChangedElsewhere())
         return LOOK_S
 

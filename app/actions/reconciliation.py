@@ -197,8 +197,8 @@ class Reconciliation:
         if action.kind == "gitlab.onboard":
             sent = request.project_path if isinstance(request, OnboardProject) else None
             if sent and result_id != sent:
-                why = f"{result_id!r} is not the project's path: it was sent for {sent}."
-                raise DoubtfulIdError(f"{why} {kind.id_source}")
+                reason = f"{result_id!r} is not the project's path: it was sent for {sent}."
+                raise DoubtfulIdError(f"{reason} {kind.id_source}")
             if not sent and "/" not in result_id:
                 raise DoubtfulIdError(f"{result_id!r} is not the project's path. {kind.id_source}")
             return

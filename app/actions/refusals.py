@@ -161,13 +161,13 @@ class BlockedError(ActionRefusedError):
     def __init__(self, existing: Action, command_line: str) -> None:
         subject, action_id = existing.subject, existing.action_id
         if existing.state == "unknown":
-            why = f"The outcome of an earlier attempt for {subject} is unknown ({action_id})."
+            reason = f"The outcome of an earlier attempt for {subject} is unknown ({action_id})."
             fix = f"Check whether it took effect, then: {command_line} actions resolve {action_id}"
             fix += " --created ID | --not-created | --send-again"
         else:
-            why = f"An attempt for {subject} is being sent ({action_id})."
+            reason = f"An attempt for {subject} is being sent ({action_id})."
             fix = f"Wait for it: {command_line} actions show {action_id}"
-        super().__init__(f"{why} Nothing was sent. {fix}")
+        super().__init__(f"{reason} Nothing was sent. {fix}")
         self.existing = existing
 
 

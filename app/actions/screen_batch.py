@@ -213,9 +213,9 @@ def retry_batch(runs: Sequence[Run], known: Known) -> RunBatch:
     failed = [run for run in runs if run.status in {"failed", CANCELLED}]
     asked = {run_id: answer for run_id, answer in known.items() if isinstance(answer, Asked)}
     others = Counter({"neither failed nor cancelled": len(runs) - len(failed)})
-    reasons = (why.reason for run in failed if isinstance(why := known.get(run.run_id), Unavailable))
+    reasons = (reason.reason for run in failed if isinstance(reason := known.get(run.run_id), Unavailable))
     others.update(f"with unknown instructions: {text.removesuffix('.')}" for text in reasons)
-    left_out = ", ".join(f"{plural(count, 'run')} {why}" for why, count in others.items() if count)
+    left_out = ", ".join(f"{plural(count, 'run')} {reason}" for reason, count in others.items() if count)
     return RunBatch(RETRY, tuple(run for run in failed if run.run_id in asked), left_out, asked)
 
 

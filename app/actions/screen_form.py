@@ -238,10 +238,10 @@ class ActionForm(ModalScreen[Action | None]):
             else:
                 self.show_outcome(settled_outcome(action, command_line))
 
-    async def back_to_fields(self, why: str) -> None:
+    async def back_to_fields(self, reason: str) -> None:
         await self.form_draft.mark_sent(None)
         self.enter("editing")
-        self.dialog.banner(why)
+        self.dialog.banner(reason)
 
     # Opening and closing
 

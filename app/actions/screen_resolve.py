@@ -246,9 +246,9 @@ class ResolveForm(ModalScreen[Action | None]):
         self._dialog.border_subtitle = ""
         self._dialog.banner(None)
 
-    def _refuse(self, why: str) -> None:
+    def _refuse(self, reason: str) -> None:
         self._dialog.note("")
-        self._dialog.banner(why)
+        self._dialog.banner(reason)
 
     @work(group="candidates")
     async def _find_candidates(self) -> None:

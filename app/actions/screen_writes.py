@@ -148,8 +148,8 @@ class ContinueRunForm(ActionForm):
             self.action_choose("")
             self.note("The run has ended: this continues it.", "warn")
 
-    async def back_to_fields(self, why: str) -> None:
-        await super().back_to_fields(why)
+    async def back_to_fields(self, reason: str) -> None:
+        await super().back_to_fields(reason)
         self._ask_service()
 
     @work(group="turns")

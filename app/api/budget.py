@@ -146,12 +146,12 @@ class Budget:
                 # Without the remaining seconds: the message may stay on screen for a long time.
                 at = f"{wait.until.astimezone():%H:%M:%S}"
                 if wait.reason == "service_down":
-                    why = f"The service failed again and again; it is asked again at {at}."
-                    raise UnreachableError(why, surely_not_sent=True)
-                why = f"The service asked to wait until {at}."
+                    reason = f"The service failed again and again; it is asked again at {at}."
+                    raise UnreachableError(reason, surely_not_sent=True)
+                reason = f"The service asked to wait until {at}."
                 if wait.reason == "own_pace":
-                    why = f"The service limits requests, so the next one is sent at {at}."
-                raise RateLimitedError(why, retry_after_s=free_s - now_s)
+                    reason = f"The service limits requests, so the next one is sent at {at}."
+                raise RateLimitedError(reason, retry_after_s=free_s - now_s)
             await asyncio.sleep(max(0.001, min(free_s - now_s, LOOK_AGAIN_S)))
         # Once: keys that follow each other fast must not stop the fetching.
         left_s = self._gives_way_until_s - asyncio.get_running_loop().time()

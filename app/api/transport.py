@@ -220,8 +220,8 @@ class Transport:
         except _StoppedError as stopped:
             raise stopped.args[0] from None
         except TimeoutError as error:
-            why = f"No complete answer within {deadline_s:g} s."
-            raise RequestTimeoutError(why, surely_not_sent=not passage.begun) from error
+            reason = f"No complete answer within {deadline_s:g} s."
+            raise RequestTimeoutError(reason, surely_not_sent=not passage.begun) from error
         # The group: a connection tried over several addresses fails as several errors. Its cause is not chained: a
         # broken header's error quotes it, and a log would print an echoed secret.
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ExceptionGroup) as error:
@@ -285,11 +285,11 @@ async def _reply(response: httpx.Response, call: Call, token: Token) -> Reply:
     if status // 100 in (4, 5):
         raise await _failure(response, token)
     if status not in (_READ if call.body is None else _WRITTEN):
-        why = f"The service answered {status}, which the API does not have."
+        reason = f"The service answered {status}, which the API does not have."
         if response.is_redirect:
             where = mask(response.headers.get("Location", "nowhere"), token)[:200]
-            why = f"The service redirects to {where!r}; the token is never sent there. Correct base_url."
-        raise UnusableAnswerError(why, status=status)
+            reason = f"The service redirects to {where!r}; the token is never sent there. Correct base_url."
+        raise UnusableAnswerError(reason, status=status)
     return Reply(status, await _body(response, call.most_bytes, token), response.headers)
 
 
@@ -298,8 +298,8 @@ async def _body(response: httpx.Response, most: int, token: Token) -> bytes:
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
         # A compressed answer could unpack to any size, and none was requested.
-        why = mask(f"The answer is encoded ({encoding}), which was not asked for.", token)
-        raise UnusableAnswerError(why, status=status)
+        reason = mask(f"The answer is encoded ({encoding}), which was not asked for.", token)
+        raise UnusableAnswerError(reason, status=status)
     received = bytearray()
     async for chunk in response.aiter_raw():
         received += chunk

@@ -287,9 +287,9 @@ class Runner:
         self.attempts.pop(decision.decision_id, None)
         failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})
         if rule.pause_after and failures >= rule.pause_after:
-            why = f"{plural(failures, 'failure')} in a row, the last one: {result.reason}"
-            if await self.state.pause(rule.name, why):
-                log.warning("%s is paused: %s", rule.name, why)
+            reason = f"{plural(failures, 'failure')} in a row, the last one: {result.reason}"
+            if await self.state.pause(rule.name, reason):
+                log.warning("%s is paused: %s", rule.name, reason)
 
     async def _settle_unknown(self, now: datetime) -> None:
         ledger = self.observer.ledger
@@ -302,8 +302,8 @@ class Runner:
             if action is None or (result := result_of(action)).outcome == "unknown":
                 self._has_unknown = True
                 continue
-            why = f"{result.reason}{'; ' if result.reason else ''}its outcome was unknown at first"
-            await self._close(replace(decision, result_id=result.result_id), result.outcome, why)
+            reason = f"{result.reason}{'; ' if result.reason else ''}its outcome was unknown at first"
+            await self._close(replace(decision, result_id=result.result_id), result.outcome, reason)
         self._ledger_version = version
 
     async def _continue_open(self, now: datetime, seen: Seen) -> None:
@@ -317,23 +317,23 @@ class Runner:
             if program is not None and (rule is not None or program.decision_id == decision.decision_id):
                 continue
             if rule is None:
-                why = "its rule was removed or disabled"
+                reason = "its rule was removed or disabled"
                 if decision.outcome != "acting":
-                    await self._close(decision, "expired", why)
+                    await self._close(decision, "expired", reason)
                 elif await self.state.adopt(decision.decision_id, now):
                     # Another process may be carrying it out after a manual trigger.
-                    await self._close(decision, "interrupted", f"{why}; whether it was done is unknown")
+                    await self._close(decision, "interrupted", f"{reason}; whether it was done is unknown")
             elif decision.outcome == "acting":
                 await self._resume(rule, decision, now)
-            elif why := self._why_expired(rule, decision, now):
-                await self._close(decision, "expired", why)
+            elif reason := self._why_expired(rule, decision, now):
+                await self._close(decision, "expired", reason)
             elif decision.outcome == "approved":
                 await self._send_approved(rule, decision, seen)
             elif decision.outcome == "queued":
                 await self._decide_queued(rule, decision, now)
 
-    async def _close(self, decision: Decision, outcome: Outcome, why: str) -> None:
-        self.journal(await self.state.settle(replace(decision, outcome=outcome, reason=why)))
+    async def _close(self, decision: Decision, outcome: Outcome, reason: str) -> None:
+        self.journal(await self.state.settle(replace(decision, outcome=outcome, reason=reason)))
 
     def _why_expired(self, rule: Rule, decision: Decision, now: datetime) -> str:
         """Why a waiting decision expires; empty if it does not."""
@@ -410,7 +410,7 @@ class Runner:
         if attempt is None and not await self.state.adopt(decision.decision_id, now):
             return
         if isinstance(rule.do, DoCommand) and attempt is None:
-            why = "the process ended before the outcome was recorded; it is not repeated"
-            await self._close(decision, "interrupted", why)
+            reason = "the process ended before the outcome was recorded; it is not repeated"
+            await self._close(decision, "interrupted", reason)
             return
         await self._act(rule, decision)

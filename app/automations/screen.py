@@ -279,9 +279,9 @@ class AutomationsScreen(BaseScreen):
             return
         if decisions:
             decision = decisions[-1]
-            why = f": {safe_text(decision.reason, limit=200)}" if decision.reason else ""
+            reason = f": {safe_text(decision.reason, limit=200)}" if decision.reason else ""
             result = f" → {safe_text(decision.result_id)}" if decision.result_id else ""
-            self.session.notify(f"{OUTCOMES[decision.outcome].text}{result}{why}", title=name, timeout=FIX_TOAST_S)
+            self.session.notify(f"{OUTCOMES[decision.outcome].text}{result}{reason}", title=name, timeout=FIX_TOAST_S)
         self._reader.ask()
 
     async def _choose_run(self, on: OnRun | OnStuck) -> str | None:

@@ -95,8 +95,8 @@ class Invocation:
                 rows = Rows(self.output._replace(stdout=file, width=None, colour=False), key, columns)
                 yield rows
         except (OSError, NotPrintedError) as error:
-            why = error.reason if isinstance(error, NotPrintedError) else error.strerror
-            raise failed("usage", f"{out} cannot be written: {why}.") from error
+            reason = error.reason if isinstance(error, NotPrintedError) else error.strerror
+            raise failed("usage", f"{out} cannot be written: {reason}.") from error
         self.output.note(f"{rows.count} {key} written to {out}")
 
     def warn(self, message: str) -> None:

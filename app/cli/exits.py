@@ -82,8 +82,8 @@ def require_extra(extra: str) -> None:
     missing = [name for name in EXTRAS[extra] if find_spec(name) is None]
     if missing:
         fix = how_to_add(",".join([*installed_extras(), extra]))
-        why = f"The {extra} extra is not installed ({', '.join(missing)} missing). Install it {fix}."
-        raise failed("missing_extra", why, missing=list(missing))
+        reason = f"The {extra} extra is not installed ({', '.join(missing)} missing). Install it {fix}."
+        raise failed("missing_extra", reason, missing=list(missing))
 
 
 WRONG_ADDRESS: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."

@@ -83,8 +83,8 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
 
 
 def _did_not_start(argv: Sequence[str], error: Exception) -> CommandUnusableError:
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return CommandUnusableError(f"{argv[0]} did not start: {why}. Correct argv in [[commands]].")
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return CommandUnusableError(f"{argv[0]} did not start: {reason}. Correct argv in [[commands]].")
 
 
 async def run_own_command(screen: BaseScreen, command: UserCommand) -> None:

@@ -108,12 +108,12 @@ class PickerScreen(Sheet[T | None]):
         else:
             self.app.notify(safe_text(str(result)), markup=False)
 
-    def failed(self, why: str) -> None:
+    def failed(self, reason: str) -> None:
         """Report why the work failed: in the note or, once the sheet is closed, in a toast."""
         if self.is_current:
-            self.query_one(SheetNote).say(why, "bad")
+            self.query_one(SheetNote).say(reason, "bad")
         else:
-            self.app.notify(safe_text(why), severity="error", markup=False)
+            self.app.notify(safe_text(reason), severity="error", markup=False)
 
 
 class ChoiceSheet(PickerScreen[T], Generic[T]):

@@ -27,16 +27,16 @@ def link_notice(link: LinkState | None, now: datetime, wait: Wait | None) -> Not
         return None
     kind = error_kind(link.error_kind)
     title = kind.title
-    why = _why(kind, link.error_message)
+    reason = _why(kind, link.error_message)
     as_of = "" if link.last_ok_at is None else f"What you see is from {clock_time(link.last_ok_at, now)}."
     if kind.concerns == "link":
         silent_s = (now - (link.last_ok_at or link.failing_since)).total_seconds()
-        why = f"{title}. {why}".strip()
+        reason = f"{title}. {reason}".strip()
         title = f"No answer for {span(silent_s)}; {next_poll(wait, now)} (^r: now)"
     elif kind.passes:
         title = f"{title}; {next_poll(wait, now)}"
     is_fixable = kind.concerns == "token" or (kind.fix and kind.concerns != "link")
-    lines = tuple(filter(None, (why, as_of)))
+    lines = tuple(filter(None, (reason, as_of)))
     is_bad = is_fixable and not kind.passes
     return Notice("✗", title, lines, "bad") if is_bad else Notice("◌", title, lines, "warn")
 

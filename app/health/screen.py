@@ -96,9 +96,9 @@ def link_row(
     if kind.concerns == "token":
         return replace(row, badge=Badge("✓", "answers", "good"), since=kind.word)
     since = f"since {clock_time(runs.failing_since, now)} · {next_poll(wait, now)}"
-    why = safe_text(runs.error_message or "", limit=200)
+    reason = safe_text(runs.error_message or "", limit=200)
     advice = f"{kind.fix} {WAIT}".strip() if kind.concerns == "link" else kind.fix or WAIT
-    return replace(row, badge=Badge("✗", kind.word, "bad"), since=since, note=f"{why}\n{advice}".strip())
+    return replace(row, badge=Badge("✗", kind.word, "bad"), since=since, note=f"{reason}\n{advice}".strip())
 
 
 def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
@@ -299,8 +299,8 @@ class HealthScreen(BaseScreen):
 
     def _rows(self, view: HealthView, now: datetime, width: int) -> Iterator[LeadRow]:
         session = self.session
-        if why := session.vitals.files_trouble:
-            files = HostFacts("files", "our files", Badge("✗", "unusable", "bad"), note=why)
+        if reason := session.vitals.files_trouble:
+            files = HostFacts("files", "our files", Badge("✗", "unusable", "bad"), note=reason)
             yield from (files.row(width), BLANK)
         for host in view.hosts:
             yield from (self._host_row(view, host, now).row(width), BLANK)

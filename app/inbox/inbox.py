@@ -230,8 +230,8 @@ class Inbox:
         until = await state.lease_until(LEASE)
         is_approved = bool(await state.open_decisions(outcome="approved"))
         if (rules or is_approved) and (until is None or until < now - SILENT_AFTER):
-            why = "A request is approved" if is_approved else "Automations are configured"
-            title = f"{why}, but no bot is running"
+            reason = "A request is approved" if is_approved else "Automations are configured"
+            title = f"{reason}, but no bot is running"
             causes.append(_single("bot", "bot", title, until or NO_TIME, "", "watch"))
         return causes
 

@@ -99,9 +99,9 @@ class InboxScreen(BaseScreen):
         return "" if self._item is None else self._item.key
 
     def trouble(self) -> Notice | None:
-        if why := self.session.vitals.state_trouble:
+        if reason := self.session.vitals.state_trouble:
             return Notice(
-                "✗", "Marks unknown: items cannot be changed, and those that are done are listed", (why,), "bad"
+                "✗", "Marks unknown: items cannot be changed, and those that are done are listed", (reason,), "bad"
             )
         return super().trouble()
 
@@ -202,8 +202,8 @@ class InboxScreen(BaseScreen):
             warning = "Whether the answer arrived is unknown: see Activity."
             self.session.notify(warning, severity="warning", opens=GoToTab("activity", FIRST_UNKNOWN))
         else:
-            why = "" if action.error is None else f" {action.error.message}"
-            self.session.notify(f"Not answered.{safe_text(why)}", severity="error")
+            reason = "" if action.error is None else f" {action.error.message}"
+            self.session.notify(f"Not answered.{safe_text(reason)}", severity="error")
 
     async def action_undo(self) -> None:
         """Undo the last change, of this or another console."""

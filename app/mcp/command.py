@@ -229,8 +229,8 @@ class Tools:
                     if plan.request is None or result.outcome != "to_send":
                         kind = {"blocked": "blocked", "sent_before": "already_asked"}.get(result.outcome, "wrong_state")
                         action_id = result.action.action_id if result.action else None
-                        why = result.reason or f"This failure was retried before, as {action_id}."
-                        raise failed(kind, f"{why} Nothing was proposed.", action_id=action_id)
+                        reason = result.reason or f"This failure was retried before, as {action_id}."
+                        raise failed(kind, f"{reason} Nothing was proposed.", action_id=action_id)
                     request, key = plan.request, plan.key
                 await send_once(engine.actions.rehearse(request, key=key or None), request, key)
                 decision, is_new = await propose(engine, request, run, key)

@@ -91,8 +91,8 @@ async def run_program(
             nothing = asyncio.subprocess.DEVNULL
             process = await started(*argv, env=env, stdin=nothing, stdout=nothing, stderr=errors)
         except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
-            return f"{name} cannot be run: {why}. Correct the command in the configuration, or take it out."
+            reason = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
+            return f"{name} cannot be run: {reason}. Correct the command in the configuration, or take it out."
         try:
             await within(deadline_s, process.wait())
         except TimeoutError:

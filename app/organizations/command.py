@@ -78,7 +78,9 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
         raise failed("usage", str(error)) from error
     if faults := [(row.line, problem) for row in rows for problem in row.problems]:
         lines = " ".join(f"Line {line}: {problem.message}" for line, problem in faults[:MAX_PROBLEMS])
-        details: list[ErrorDetail] = [{"line": n, "field": why.field, "message": why.message} for n, why in faults]
+        details: list[ErrorDetail] = [
+            {"line": n, "field": reason.field, "message": reason.message} for n, reason in faults
+        ]
         raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=details)
 
     def document(row: ImportRow, base_url: str) -> dict[str, object]:

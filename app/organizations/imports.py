@@ -79,8 +79,8 @@ def parse_rows(content: bytes, origin: str) -> tuple[ImportRow, ...]:
         if "email" not in (header := _names(first)):
             for separator, called in SEPARATORS.items():
                 if "email" in _names(separator.join(first).split(separator)):
-                    why = f"the columns are separated by {called}: separate them with commas."
-                    raise ImportFileError(f"{origin}:1: {why}")
+                    reason = f"the columns are separated by {called}: separate them with commas."
+                    raise ImportFileError(f"{origin}:1: {reason}")
             raise ImportFileError(f"{origin}:1: this line must name the columns: email and, optionally, offer_code.")
         rows = [_row(reader.line_num, header, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:

@@ -54,14 +54,16 @@ def edit(invocation: Invocation) -> int:
             try:
                 text = edited.decode("utf-8-sig").replace("\r\n", "\n")
             except UnicodeDecodeError as error:
-                raise _save_rejected(file, edited.decode("latin-1"), why="Your editor did not save UTF-8.") from error
+                raise _save_rejected(
+                    file, edited.decode("latin-1"), reason="Your editor did not save UTF-8."
+                ) from error
         if edited is None or text == (before or "").replace("\r\n", "\n"):
             invocation.output.note("Nothing was changed.")
             return Exit.DONE
         try:
             save(file, before, text)
         except ChangedError as error:
-            raise _save_rejected(file, text, why="Another program has changed it in the meantime.") from error
+            raise _save_rejected(file, text, reason="Another program has changed it in the meantime.") from error
         except ConfigError as error:
             invocation.output.note(f"runwarden: {error}")
             if not (sys.stdin.isatty() and click.confirm("Edit it again?", default=True, err=True)):
@@ -111,13 +113,13 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
     return Exit.DONE
 
 
-def _save_rejected(file: Path, text: str, why: str = "It is not valid.") -> CommandFailedError:
+def _save_rejected(file: Path, text: str, reason: str = "It is not valid.") -> CommandFailedError:
     """Save the rejected text in `FILE.rejected`, and return the failure that names it."""
     beside = file.with_name(f"{file.name}.rejected")
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(beside) as written:
         written.write(text)
-    return failed("config", f"{file} was not changed. {why} Your text is in {beside}.", file=str(file))
+    return failed("config", f"{file} was not changed. {reason} Your text is in {beside}.", file=str(file))
 
 
 @config.command("path", cls=FactCommand)
@@ -160,8 +162,8 @@ def check(invocation: Invocation) -> int:
         if settings.notify != NotifySettings():
             from app.notify.channels import faults
 
-            for route, why in faults(settings.notify, os.environ).items():
-                text = f"the route {route!r} does not work from here: {why}"
+            for route, reason in faults(settings.notify, os.environ).items():
+                text = f"the route {route!r} does not work from here: {reason}"
                 warnings.append(ConfigError(text, fix="", file=root.file, key="notify"))
         if settings.keys:
             from app.console.keymap import unknown_actions

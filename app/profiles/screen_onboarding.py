@@ -221,8 +221,8 @@ class OnboardingScreen(Screen[str | None]):
         if refused is None:
             self._write(new)
             return
-        why, token_is_at_fault = refused
-        self._say(f"{why} Nothing was written.", "bad")
+        reason, token_is_at_fault = refused
+        self._say(f"{reason} Nothing was written.", "bad")
         self._field(self._origin if token_is_at_fault else "base_url").take_focus()
         self._doubt(new)
 

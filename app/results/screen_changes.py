@@ -326,8 +326,8 @@ class ChangesPart(SearchedPart):
             try:
                 await check_remotes(folder, repository, address)
             except AnotherRepositoryError as error:
-                why = f"{error} Press ctrl+s to apply it anyway."
-                raise NotSureError(why, partial(apply_anyway, folder)) from error
+                reason = f"{error} Press ctrl+s to apply it anyway."
+                raise NotSureError(reason, partial(apply_anyway, folder)) from error
             return await apply_anyway(folder)
 
         patch = Patch(change.patch)

@@ -86,9 +86,9 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                     changed.clear()
                     holds = follow and (held_since is None or time.monotonic() < held_since + HOLD_S)
                     if (page := await engine.cache.events(since, 500, holds_failures=holds)) is None:
-                        why = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
+                        reason = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
                         fix = "Leave out --since to print what is kept, and compare with: runwarden runs list"
-                        raise failed("not_found", f"{why} {fix}", cursor=since)
+                        raise failed("not_found", f"{reason} {fix}", cursor=since)
                     rows.add(
                         facts(event, "cursor run_id repository branch_name")
                         | {"from": event.old, "to": event.new}

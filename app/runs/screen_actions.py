@@ -134,8 +134,8 @@ class RunActions(BaseScreen):
         active = [run for run in runs if run.status not in finals]
         cap = engine.settings.console.send_cap
         if len(active) > cap:
-            why = f"Nothing was sent: {len(active):,} runs to cancel, more than {cap}."
-            self.session.notify(f"{why} Mark fewer, or raise send_cap in [console].", severity="warning")
+            reason = f"Nothing was sent: {len(active):,} runs to cancel, more than {cap}."
+            self.session.notify(f"{reason} Mark fewer, or raise send_cap in [console].", severity="warning")
         elif active:
             waiting = await engine.follow_ups.list_waiting([run.run_id for run in active])
             sheet = cancel_sheet(engine, active, len(runs) - len(active), waiting)
@@ -208,8 +208,8 @@ async def ids_of(session: Session, engine: "Engine", condition: RunFilter, sort:
     """Ids of all matching runs; none, with a notice, if there are too many."""
     total = await engine.cache.count(condition)
     if total > MAX_MARKS:
-        why = f"{total:,} runs match; at most {MAX_MARKS:,} are marked at a time. Narrow the filter first."
-        session.notify(why, severity="warning")
+        reason = f"{total:,} runs match; at most {MAX_MARKS:,} are marked at a time. Narrow the filter first."
+        session.notify(reason, severity="warning")
         return ()
     return tuple(row.run_id for row in await engine.cache.rows(condition, sort, offset=0, limit=MAX_MARKS))
 

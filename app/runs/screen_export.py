@@ -151,8 +151,8 @@ class ExportScreen(PickerScreen[str]):
     def export_to(self, message: Input.Submitted) -> None:
         path = typed_path(message.value)
         note = self.query_one(SheetNote)
-        if (why := export_problem(path)) is not None:
-            note.say(why, "bad")
+        if (reason := export_problem(path)) is not None:
+            note.say(reason, "bad")
         elif any(worker.name == str(path.absolute()) for worker in self.app.workers if not worker.is_finished):
             note.say("This file is being written: wait, or name another.", "warn")
         elif path.exists():

@@ -95,8 +95,8 @@ class FailureLogs:
         try:
             self._tails[key] = None, await self._read(engine.extension, detail)
         except ApiError as error:
-            why = f"The log cannot be read now. {error.message}"
-            self._tails[key] = now, LogTail(missing=safe_text(why, limit=400))
+            reason = f"The log cannot be read now. {error.message}"
+            self._tails[key] = now, LogTail(missing=safe_text(reason, limit=400))
         while len(self._tails) > MAX_HELD:
             del self._tails[next(iter(self._tails))]
         self._read_again()
@@ -125,8 +125,8 @@ class FailureLogs:
             ]
         if not (lines := [line for line in lines if line[0].strip()]):
             return LogTail(missing="The log is empty.")
-        why = next((text for text, is_failed in reversed(lines) if is_failed), lines[-1][0])
-        return LogTail(tuple(text for text, _ in lines[-40:]), why)
+        reason = next((text for text, is_failed in reversed(lines) if is_failed), lines[-1][0])
+        return LogTail(tuple(text for text, _ in lines[-40:]), reason)
 
 
 GROWS_S: Final = 1.0

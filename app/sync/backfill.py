@@ -248,7 +248,7 @@ class Backfill:
             if wait_s is None:
                 wait_s = self._wait_s
                 self._wait_s = min(MAX_WAIT_S, 2 * self._wait_s)
-            self._enter("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), why=error.kind)
+            self._enter("waiting", until=self._runs.clock() + timedelta(seconds=wait_s), reason=error.kind)
             await self._cache.store_progress(self.progress)
             return wait_s
         self._wait_s = FIRST_WAIT_S
@@ -419,10 +419,10 @@ class Backfill:
             self._announced_s = time.monotonic()
             self._announce(BackfillMoved(self.progress))
 
-    def _enter(self, phase: BackfillPhase, *, until: datetime | None = None, why: str = "") -> bool:
+    def _enter(self, phase: BackfillPhase, *, until: datetime | None = None, reason: str = "") -> bool:
         """Announce a phase, its expected end and its reason; return whether the phase is a new one."""
         before = self.progress
-        entered = replace(self.progress, phase=phase, until=until, why=why)
+        entered = replace(self.progress, phase=phase, until=until, why=reason)
         if entered != before:
             self.progress = entered
             self._announce(BackfillMoved(entered))

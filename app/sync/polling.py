@@ -195,8 +195,8 @@ class Polling:
             raise
         except Exception as error:
             # Our own bug must not look like a quiet service.
-            why = f"Runwarden could not use the answer ({type(error).__name__}: {error})."
-            await sync.record(InternalError(why))
+            reason = f"Runwarden could not use the answer ({type(error).__name__}: {error})."
+            await sync.record(InternalError(reason))
             raise
         else:
             cadence.record_success(time.monotonic())

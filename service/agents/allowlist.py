@@ -70,8 +70,8 @@ def decide(entries: Sequence[Entry], host: Host, port: int) -> str | None:
         return next(filter(None, addresses), None)
     wanted = host.text if port == TLS_PORT else f"{host.text}:{port}"
     ports = ", ".join(sorted({str(entry.port) for entry in about}))
-    why = f" (it is listed for port {ports})" if ports else ""
-    raise RefusedError(f'{wanted} was refused{why}; to allow it, add it to the agent: egress = ["{wanted}"]')
+    reason = f" (it is listed for port {ports})" if ports else ""
+    raise RefusedError(f'{wanted} was refused{reason}; to allow it, add it to the agent: egress = ["{wanted}"]')
 
 
 def addresses_of(host: Host, port: int, fixed: str | None, *, by_name: bool = False) -> list[Address]:

@@ -92,13 +92,13 @@ class PrintedKey:
                         os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
             except (OSError, subprocess.TimeoutExpired) as error:
-                why = error.strerror if isinstance(error, OSError) else f"it took longer than {_MAX_S:g} s"
-                raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why}") from error
+                reason = error.strerror if isinstance(error, OSError) else f"it took longer than {_MAX_S:g} s"
+                raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {reason}") from error
             out.seek(0)
             err.seek(0)
             key, words = (file.read(_MAX_OUTPUT).decode("utf-8", "replace").strip() for file in (out, err))
         if status == 0 and _WORD.fullmatch(key):
             return key
         last_line = words.rpartition("\n")[2].strip() or f"it exited with status {status}"
-        why = last_line if status else "its output is not one word"
-        raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {why[:_MAX_REASON]}")
+        reason = last_line if status else "its output is not one word"
+        raise NoKeyError(f"{self._name} {program!r} printed no {self._noun}: {reason[:_MAX_REASON]}")

@@ -168,8 +168,8 @@ _ANSWERED: Final[dict[str, Ending | None]] = {"end_turn": None, "refusal": "refu
 
 
 def _failed(kind: Reason, words: str, model: str = "the model", what: str = "") -> TurnFailure:
-    why = f": {words.rstrip('.')}" if words else ""
-    return TurnFailure(kind, f"{_ENDED.get(kind, what).format(model)}{why}; {_FIXES[kind]}")
+    reason = f": {words.rstrip('.')}" if words else ""
+    return TurnFailure(kind, f"{_ENDED.get(kind, what).format(model)}{reason}; {_FIXES[kind]}")
 
 
 REFUSED: Final = _failed("refused", "")

@@ -58,8 +58,8 @@ def build(context: Context) -> FastAPI:
         answer = await ask_database(context, slots)
         fault = context.database.write_fault
         if answer is None or fault:
-            why = f"the database cannot be written: {fault}" if fault else "the database does not answer"
-            return JSONResponse(body("database_unavailable", why), 503)
+            reason = f"the database cannot be written: {fault}" if fault else "the database does not answer"
+            return JSONResponse(body("database_unavailable", reason), 503)
         return JSONResponse(answer)
 
     return app

@@ -307,8 +307,8 @@ async def _refuse_protected(context: Context, target: repositories.Repository, r
         # From the database or the host; None without a default branch, or without an answer.
         default = await context.outgoing.run(find, owner)
     if repositories.is_protected(request.branch, default, target.protected):
-        why = "The operator of the service chooses which branches are protected"
-        text = f"{request.branch} is protected; leave it out for a new branch, or name another. {why}"
+        reason = "The operator of the service chooses which branches are protected"
+        text = f"{request.branch} is protected; leave it out for a new branch, or name another. {reason}"
         raise bad_request("branch_protected", f"branch_name: {text}")
 
 

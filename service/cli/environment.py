@@ -38,8 +38,8 @@ class EnvironmentFile:
             is_open_to_all = file.stat().st_mode & stat.S_IWOTH
             lines = file.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise SettingsError(f"{named}: {why}; the service's user must be able to read it") from error
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise SettingsError(f"{named}: {reason}; the service's user must be able to read it") from error
         if is_open_to_all:
             raise SettingsError(f"{named}: everyone may write it: chmod o-w")
         variables = {}

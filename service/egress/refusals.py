@@ -111,8 +111,8 @@ def answered(
     if access.key_env is None and cause.reason == "no_key":
         fix = "let key_command print a valid key"
     what = f"{access.shown} answered {status}{f' for {model}' if model else ''}"
-    why = f"{what}: {sentence.rstrip('.')}" if sentence else f"{what} and gave no reason"
-    return Refusal(TurnFailure(cause.reason, why, fix), cause.then, _wait_s(headers, text, now_s))
+    reason = f"{what}: {sentence.rstrip('.')}" if sentence else f"{what} and gave no reason"
+    return Refusal(TurnFailure(cause.reason, reason, fix), cause.then, _wait_s(headers, text, now_s))
 
 
 def failed_stream(start: bytes) -> int | None:
@@ -132,13 +132,13 @@ def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: flo
     if silent_s is not None and isinstance(error, TimeoutError):
         text = f"{access.shown} took a request for {model} and was silent for {silent_s:g} s"
     elif isinstance(error, ssl.SSLCertVerificationError):
-        why, then = f"its certificate is not valid: {error.verify_message}", "stop"
-        text, fix = f"{access.shown} was not asked for {model}, as {why}", "correct base_url, or SSL_CERT_FILE"
+        reason, then = f"its certificate is not valid: {error.verify_message}", "stop"
+        text, fix = f"{access.shown} was not asked for {model}, as {reason}", "correct base_url, or SSL_CERT_FILE"
     elif isinstance(error, ProxyError):
         text = f"{access.shown} cannot be reached for {model}: {error}"
     else:
-        why = next((words for kind, words in _BROKEN.items() if isinstance(error, kind)), "the connection failed")
-        text = f"{access.shown} cannot be reached for {model}: {why}"
+        reason = next((words for kind, words in _BROKEN.items() if isinstance(error, kind)), "the connection failed")
+        text = f"{access.shown} cannot be reached for {model}: {reason}"
         fix = f"check base_url and the network, and {_LATER}"
     return Refusal(TurnFailure("model_unreachable", text, fix), then)
 
@@ -146,8 +146,8 @@ def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: flo
 def broken_off(access: ModelAccess, model: str, error: bytes | None) -> TurnFailure:
     """Explain an answer that broke off; `error`: the provider's own event about it."""
     sentence = sentence_in((error or b"").decode("utf-8", "replace"))
-    why = f": {sentence.rstrip('.')}" if sentence else ", and the program did not get another"
-    return TurnFailure("model_unreachable", f"{access.shown} broke off an answer of {model}{why}; continue the run")
+    reason = f": {sentence.rstrip('.')}" if sentence else ", and the program did not get another"
+    return TurnFailure("model_unreachable", f"{access.shown} broke off an answer of {model}{reason}; continue the run")
 
 
 _BROKEN: Final[dict[type[Exception], str]] = {

@@ -98,13 +98,13 @@ def run(
         if status:
             # The agent may have failed because others filled the disk.
             _check_disk(command)
-            why = (
+            reason = (
                 ": its command is missing or not executable; its last lines are in the log. "
                 "Correct its argv, or make the command visible in the sandbox"
                 if status in _NOT_STARTED
                 else "; its last lines are in the log"
             )
-            raise AgentFailedError(f"the agent exited with status {status}{why}")
+            raise AgentFailedError(f"the agent exited with status {status}{reason}")
     command.note_session(reader.report.session)
     if reader.report.summary:
         command.workspace.report(reader.report.summary)
@@ -142,8 +142,8 @@ def set_up(
     except StoppedAgentError:
         raise
     except AgentFailedError as error:
-        why = str(error).replace("the agent", "it", 1)
-        raise AgentFailedError(f"the repository's set-up failed: {why}", "setup_failed") from error
+        reason = str(error).replace("the agent", "it", 1)
+        raise AgentFailedError(f"the repository's set-up failed: {reason}", "setup_failed") from error
     finally:
         # The agent gets new ones.
         trees.remove(workspace.sockets)

@@ -42,22 +42,22 @@ def keep(
                 name, content = f"{path}{entry.name}", b""
                 trees.unlock_file(entry, folder)
                 try:
-                    why = refusal(name, entry.stat(follow_symlinks=False), limits, used, others)
-                    content = b"" if why else trees.read(entry.name, limits.file_bytes, within=folder)
+                    reason = refusal(name, entry.stat(follow_symlinks=False), limits, used, others)
+                    content = b"" if reason else trees.read(entry.name, limits.file_bytes, within=folder)
                 except OSError:
-                    why = "they cannot be read"
+                    reason = "they cannot be read"
                 if secret := secrets.named_in((content,)):
-                    why = f"they hold the value of {secret}"
-                if why is not None:
-                    left_out[why].append(name)
+                    reason = f"they hold the value of {secret}"
+                if reason is not None:
+                    left_out[reason].append(name)
                     continue
                 put(name, content)
                 used[name] = len(content)
                 number += 1
     if number:
         yield f"kept {plural(number, 'artifact')}"
-    for why, names in left_out.items():
-        yield f"left out: {plural(len(names), 'artifact')}, because {why}: {listed(names)}"
+    for reason, names in left_out.items():
+        yield f"left out: {plural(len(names), 'artifact')}, because {reason}: {listed(names)}"
 
 
 def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, used: dict[str, int], others: int) -> str | None:
@@ -75,4 +75,4 @@ def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, used: dic
     for key, size in (sizes | {"organization_bytes": together + others}).items():
         most = getattr(limits, key)
         checks[f"they pass the limit execution.artifacts.{key} = {most}"] = size > most
-    return next((why for why, is_so in checks.items() if is_so), None)
+    return next((reason for reason, is_so in checks.items() if is_so), None)

@@ -107,8 +107,8 @@ def check_signing(key: Path) -> None:
         GitCommandError: It cannot sign.
     """
     if not os.access(key, os.R_OK):
-        why = "the service's user cannot read this file; correct execution.signing.ssh_key, or the file's owner"
-        raise GitCommandError(f"commits cannot be signed with {key}: {why}")
+        reason = "the service's user cannot read this file; correct execution.signing.ssh_key, or the file's owner"
+        raise GitCommandError(f"commits cannot be signed with {key}: {reason}")
     command = ["ssh-keygen", "-Y", "sign", "-n", "git", "-f", str(key)]
     try:
         done = subprocess.run(command, input=b"", capture_output=True, start_new_session=True, timeout=20, check=False)
@@ -116,8 +116,10 @@ def check_signing(key: Path) -> None:
         raise GitCommandError(f"commits cannot be signed: {error}; install ssh-keygen") from error
     if done.returncode:
         text = done.stderr.decode("utf-8", "replace").lower()
-        why = next((why for word, why in _KEY_FAULTS.items() if word in text), "it is no private key in OpenSSH's form")
-        raise GitCommandError(f"commits cannot be signed with {key}: {why}")
+        reason = next(
+            (reason for word, reason in _KEY_FAULTS.items() if word in text), "it is no private key in OpenSSH's form"
+        )
+        raise GitCommandError(f"commits cannot be signed with {key}: {reason}")
 
 
 def auto_merge(git: GitRunner, parents: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -309,22 +311,22 @@ def oversize(limits: ChangeLimits, content_bytes: int) -> str | None:
     most = max(_MAX_CONTENT, 4 * limits.bytes)
     if content_bytes <= most:
         return None
-    why = f"the files that it touches have {content_bytes} bytes, more than {most} (four times change.bytes)"
-    return f"the change was not pushed: {why}"
+    reason = f"the files that it touches have {content_bytes} bytes, more than {most} (four times change.bytes)"
+    return f"the change was not pushed: {reason}"
 
 
 def refusal(limits: ChangeLimits, names: Sequence[str], patch_bytes: int) -> str | None:
     """Return why a change is not pushed, with the key that allows it; None: it is within its limits."""
     guarded = next(((name, pattern) for name in names for pattern in limits.protected if _touches(name, pattern)), None)
     if guarded is not None:
-        why = f"it touches {guarded[0]}, which is protected by {guarded[1]!r} (change.protected)"
+        reason = f"it touches {guarded[0]}, which is protected by {guarded[1]!r} (change.protected)"
     elif len(names) > limits.files:
-        why = f"it touches {plural(len(names), 'file')}, more than {limits.files} (change.files)"
+        reason = f"it touches {plural(len(names), 'file')}, more than {limits.files} (change.files)"
     elif patch_bytes > limits.bytes:
-        why = f"its patch has {patch_bytes} bytes, more than {limits.bytes} (change.bytes)"
+        reason = f"its patch has {patch_bytes} bytes, more than {limits.bytes} (change.bytes)"
     else:
         return None
-    return f"the change was not pushed: {why}; see it with: runwarden runs diff RUN_ID"
+    return f"the change was not pushed: {reason}; see it with: runwarden runs diff RUN_ID"
 
 
 def _touches(name: str, pattern: str) -> bool:

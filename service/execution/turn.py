@@ -202,8 +202,8 @@ class TurnExecution:
             is_recorded = turns.end(connection, run_id, number, outcome, self.recorder.clock())
             if not is_recorded and outcome.commit_sha:
                 turns.note_pushed(connection, run_id, number, outcome)
-        why = f": {outcome.failure}" if outcome.failure else ""
-        _logger.info("%s turn %d %s%s", run_id, number, outcome.status, why)
+        reason = f": {outcome.failure}" if outcome.failure else ""
+        _logger.info("%s turn %d %s%s", run_id, number, outcome.status, reason)
 
     def _carry_out(self, attempt: Attempt) -> TurnOutcome:
         """Work on a turn, and turn whatever happens into its outcome."""
@@ -261,8 +261,8 @@ class TurnExecution:
             providers = outages.ProviderOutages(connection)
         options = NO_OPTIONS if own is None else own.options
         if (error.pause.limit_s or inf) > options.waits_s:
-            why = attempt.masked(failure.what)
-            unavailable = (turn.unavailable or {}) | {attempt.agent.name: why}
+            reason = attempt.masked(failure.what)
+            unavailable = (turn.unavailable or {}) | {attempt.agent.name: reason}
             name = providers.fallback(run.organization_id, run.agent, unavailable)
             if name is None:
                 fix = failure.fix if "continue the run" in failure.fix else f"{failure.fix}; continue the run"
@@ -270,7 +270,7 @@ class TurnExecution:
                 return _failed_turn(turn, text, failure.reason)
             change = {"agent": name, "unavailable": unavailable}
             paused = TurnPause(now, None, is_counted=error.has_begun, change=change)
-            return self._pause(attempt, paused, f"{name} takes over from {attempt.agent.name}: {why}")
+            return self._pause(attempt, paused, f"{name} takes over from {attempt.agent.name}: {reason}")
         until = now + int((error.pause.limit_s or _NEXT_S) * SECOND_MICROS)
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
@@ -293,11 +293,11 @@ class TurnExecution:
             return _failed_turn(turn, text, "host_unreachable")
         # Twice as long each time.
         pause_s = min(max(waited_s, self._forge.retry_s), _MAX_RETRY_S)
-        why = f"waiting for {host} since {clock_time(since)}: {what}"
-        paused = TurnPause(now + int(pause_s * SECOND_MICROS), why, is_counted=False, since=since)
-        return self._pause(attempt, paused, f"{why}; the slot is free, and the next attempt is in {pause_s:.0f} s")
+        reason = f"waiting for {host} since {clock_time(since)}: {what}"
+        paused = TurnPause(now + int(pause_s * SECOND_MICROS), reason, is_counted=False, since=since)
+        return self._pause(attempt, paused, f"{reason}; the slot is free, and the next attempt is in {pause_s:.0f} s")
 
-    def _pause(self, attempt: Attempt, paused: TurnPause, why: str) -> NoReturn:
+    def _pause(self, attempt: Attempt, paused: TurnPause, reason: str) -> NoReturn:
         """Keep the agent's work so far, and give the turn's slot back."""
         turn, change = attempt.turn, attempt.keep()
         first = turn.from_turn
@@ -308,8 +308,8 @@ class TurnExecution:
         fields.update(attempt.keep_commit())
         paused = replace(paused, from_turn=first, change=fields)
         self.recorder.write_for(turns.pause, turn, paused, self.recorder.clock())
-        attempt.note(why)
-        raise PausedTurnError(f"{attempt.trailer}: {why}")
+        attempt.note(reason)
+        raise PausedTurnError(f"{attempt.trailer}: {reason}")
 
     def _is_shortage(self, error: Exception) -> bool:
         """Whether an attempt failed because this machine is short of something, which is not the turn's fault."""

@@ -230,8 +230,8 @@ class Attempt:
         conflicts = self._checkout.apply(text)
         if conflicts is None:
             is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
-            why = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
-            return _dropped(number, f"What turn {number} changed {why}")
+            reason = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
+            return _dropped(number, f"What turn {number} changed {reason}")
         whose = "An earlier attempt at this turn" if number == self.turn.number else f"Turn {number}"
         text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
         if conflicts:
@@ -402,8 +402,8 @@ class Attempt:
             rest = f"nothing was pushed; see the change with: runwarden runs diff {self.run.id}"
             raise AgentFailedError(f"{commit.fault}; {rest}")
         patch_bytes = self.at_work.diffs["diff"].stat().st_size
-        if why := commits.refusal(options.change, commit.files.names, patch_bytes):
-            raise AgentFailedError(why.replace("RUN_ID", self.run.id))
+        if reason := commits.refusal(options.change, commit.files.names, patch_bytes):
+            raise AgentFailedError(reason.replace("RUN_ID", self.run.id))
         return self._deliver(commit, change, result.summary or message.partition("\n")[0])
 
     def _commit(self, message: str) -> tuple[TurnCommit, TurnChange] | None:
@@ -504,6 +504,6 @@ class Attempt:
         return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
 
 
-def _dropped(number: int, why: str) -> StartingPoint:
-    text = f"{why}, and its changes were dropped: the checkout is as the branch is."
+def _dropped(number: int, reason: str) -> StartingPoint:
+    text = f"{reason}, and its changes were dropped: the checkout is as the branch is."
     return {"from": "branch", "turn": number, "text": text}

@@ -327,9 +327,9 @@ class TurnWorker:
             if self.me.concurrency or name in self._noted:
                 continue
             run_id, _, number = name.rpartition(":")
-            why = "it was interrupted, and continues when workers begin turns again"
+            reason = "it was interrupted, and continues when workers begin turns again"
             with self._database.write() as connection:
-                turns.note_put_back(connection, run_id, int(number), why, self._clock())
+                turns.note_put_back(connection, run_id, int(number), reason, self._clock())
             self._noted.add(name)
         lost = lost[: max(0, self.me.concurrency - self._turns_at_work)]
         for name in [*dropped, *lost]:

@@ -76,8 +76,8 @@ def _reason(error: Exception) -> str:
     """Return why a request failed, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
-    why = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return why if why and isinstance(error, OSError | ValueError) else f"{type(error).__name__} {why}".strip()
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return reason if reason and isinstance(error, OSError | ValueError) else f"{type(error).__name__} {reason}".strip()
 
 
 def ask(
@@ -125,10 +125,10 @@ def ask(
             connection.close()
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, TimeoutError) or time.monotonic() - started >= timeout_s:
-            why = f"no whole answer within {timeout_s:g} s"
+            reason = f"no whole answer within {timeout_s:g} s"
         else:
-            why = _reason(error)
-        raise HostUnreachableError(f"{without_login(url.partition('?')[0])}: {why}") from error
+            reason = _reason(error)
+        raise HostUnreachableError(f"{without_login(url.partition('?')[0])}: {reason}") from error
     received = {name.lower(): value for name, value in response.getheaders()}
     try:
         document = json.loads(raw)

@@ -51,8 +51,8 @@ class ApiCommits:
             answer = self._ask("POST", "/commits", fields)
             verification = answer.get("verification") or {}
             if verification.get("verified") is not True:
-                why = f"GitHub did not sign the commit ({verification.get('reason', 'no reason given')})"
-                raise GitCommandError(f"{why}: remove sign from the App of {self._host.host}, or use a signing key")
+                reason = f"GitHub did not sign the commit ({verification.get('reason', 'no reason given')})"
+                raise GitCommandError(f"{reason}: remove sign from the App of {self._host.host}, or use a signing key")
             made[own] = str(answer["sha"])
         return made.get(sha, sha)
 

@@ -165,8 +165,8 @@ class _Installation:
         try:
             signed = jwt.encode({"alg": "RS256"}, claims, RSAKey.import_key(Path(self._app.key_file).read_bytes()))
         except (OSError, ValueError, JoseError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no RSA key in PEM form without passphrase"
-            text = f"the private key of the GitHub App {self._app.id} cannot be used: {self._app.key_file}: {why}"
+            reason = error.strerror if isinstance(error, OSError) else "it is no RSA key in PEM form without passphrase"
+            text = f"the private key of the GitHub App {self._app.id} cannot be used: {self._app.key_file}: {reason}"
             fix = "generate one on the App's page at GitHub, and let only the service's user read it"
             raise TokenError(f"{text}; {fix}") from error
         headers = {"Authorization": f"Bearer {signed}"} | GITHUB_VERSION

@@ -180,8 +180,8 @@ class Database:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, _MIGRATION)))
                 migrate(connection)
         except sa.exc.OperationalError as error:
-            why = f"cannot be used: {error.orig}; check that it exists and that we may use it"
-            raise DatabaseError(f"the database {self.shown} {why}") from error
+            reason = f"cannot be used: {error.orig}; check that it exists and that we may use it"
+            raise DatabaseError(f"the database {self.shown} {reason}") from error
 
     def _check_sessions(self) -> None:
         """Refuse a pooler that changes sessions between transactions: settings and LISTEN need a fixed one."""

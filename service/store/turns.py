@@ -168,7 +168,7 @@ class TurnPause:
 
 
 def unavailable_words(unavailable: Mapping[str, str] | None) -> str:
-    return "; ".join(f"{name}: {why}" for name, why in (unavailable or {}).items())
+    return "; ".join(f"{name}: {reason}" for name, reason in (unavailable or {}).items())
 
 
 def fall_back(connection: sa.Connection, turn: Turn, name: str, unavailable: dict[str, str]) -> Turn:
@@ -218,9 +218,9 @@ def pause(connection: sa.Connection, turn: Turn, paused: TurnPause, now: Micros)
     return True
 
 
-def note_put_back(connection: sa.Connection, run_id: str, number: int, why: str, now: Micros) -> None:
+def note_put_back(connection: sa.Connection, run_id: str, number: int, reason: str, now: Micros) -> None:
     """Record why an open turn's worker has no room for it at present."""
-    update(connection, turns, *_is(run_id, number), _OPEN, failure=why)
+    update(connection, turns, *_is(run_id, number), _OPEN, failure=reason)
     run_store.touch(connection, run_id, now)
 
 

@@ -97,10 +97,10 @@ def pauses(connection: sa.Connection) -> Pauses:
     return Pauses(rows.get(_MAINTENANCE), drained)
 
 
-def set_maintenance(connection: sa.Connection, why: str | None) -> None:
+def set_maintenance(connection: sa.Connection, reason: str | None) -> None:
     """Begin the maintenance, or replace its reason; None: end it, if there is one."""
-    if why is not None:
-        replace_rows(connection, meta, [{"key": _MAINTENANCE, "value": why}], [meta.c.key])
+    if reason is not None:
+        replace_rows(connection, meta, [{"key": _MAINTENANCE, "value": reason}], [meta.c.key])
     else:
         delete(connection, meta, key=_MAINTENANCE)
 

@@ -150,7 +150,7 @@ class _Case:
         elif event.fault:
             decision = DeliveryDecision("ignored", event.fault)
         elif all(mismatches):
-            lines = [f"{rule.agent}: {why}" for rule, why in zip(rules, mismatches, strict=True)]
+            lines = [f"{rule.agent}: {reason}" for rule, reason in zip(rules, mismatches, strict=True)]
             decision = DeliveryDecision("ignored", "; ".join(lines) or "the repository has no rules")
         else:
             fitting = [index for index, mismatch in enumerate(mismatches) if mismatch is None]

@@ -216,9 +216,9 @@ def _progress(connection: sqlite3.Connection, now: datetime) -> BackfillProgress
     sql = "SELECT phase, done_runs, estimated_runs, seconds_left, until_us, why, told_us FROM backfill_progress"
     if (row := connection.execute(sql).fetchone()) is None:
         return None
-    phase, done_runs, estimated_runs, seconds_left, until_us, why, reported_us = row
+    phase, done_runs, estimated_runs, seconds_left, until_us, reason, reported_us = row
     until, reported_at = from_us_or_none(until_us), from_us(reported_us)
     # A waiting process reports nothing until the wait is over.
     if not reported_at - SILENT <= now <= max(until or reported_at, reported_at) + SILENT:
         return None
-    return BackfillProgress(phase, done_runs, estimated_runs, seconds_left=seconds_left, until=until, why=why)
+    return BackfillProgress(phase, done_runs, estimated_runs, seconds_left=seconds_left, until=until, why=reason)

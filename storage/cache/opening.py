@@ -48,8 +48,8 @@ class SetAside(Struct, frozen=True):
     """Whether the cache was damaged; otherwise another version of Runwarden created its layout."""
 
     def __str__(self) -> str:
-        why = "was damaged" if self.is_damaged else "was made by another version of Runwarden"
-        return f"The cache {why}. It is now {self.path}, and the runs are fetched again."
+        reason = "was damaged" if self.is_damaged else "was made by another version of Runwarden"
+        return f"The cache {reason}. It is now {self.path}, and the runs are fetched again."
 
 
 def prepare(path: Path, now: datetime) -> SetAside | None:

@@ -115,8 +115,8 @@ def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: s
         raise KeyTakenError(taken, f"already has the key {taken.key!r}; it is {taken.state}.")
     query = f"WHERE kind = ? AND subject = ? AND subject <> '' AND resolution IS NULL AND state IN ({still_open})"
     for blocking in select(connection, query, kind, subject, *OPEN_STATES):
-        why = f"({kind} {blocking.subject}) is {blocking.state}: its outcome comes first."
-        raise SubjectBlockedError(blocking, why)
+        reason = f"({kind} {blocking.subject}) is {blocking.state}: its outcome comes first."
+        raise SubjectBlockedError(blocking, reason)
     if not again and subject and kind == "organization.create":
         query = "WHERE kind = ? AND subject = ? AND state = 'confirmed' ORDER BY seq DESC LIMIT 1"
         for done in select(connection, query, kind, subject):
@@ -132,11 +132,11 @@ def adopt(connection: sqlite3.Connection, at: datetime, author: Author) -> tuple
         for action_id in map(str, CLAIMS.abandoned(connection, at)):
             if _existing(connection, action_id).state == "prepared":
                 transition = NOT_SENT
-                why = "The process that was about to send it ended before it sent anything."
+                reason = "The process that was about to send it ended before it sent anything."
             else:
                 transition = UNKNOWN
-                why = "The process that was sending it ended before it heard the answer."
-            settled.append(apply(connection, at, author, action_id, transition, ActionFailure(CRASHED, why)))
+                reason = "The process that was sending it ended before it heard the answer."
+            settled.append(apply(connection, at, author, action_id, transition, ActionFailure(CRASHED, reason)))
         return tuple(settled)
 
 

@@ -271,10 +271,10 @@ def store_news_from(connection: sqlite3.Connection, rule: str, news_from: dateti
     execute(connection, "UPDATE rules SET news_from_us = ? WHERE rule = ?", news_from, rule)
 
 
-def pause(connection: sqlite3.Connection, rule: str, why: str) -> bool:
+def pause(connection: sqlite3.Connection, rule: str, reason: str) -> bool:
     """Pause the rule; return whether it is known and was not paused."""
     query = "UPDATE rules SET paused = ? WHERE rule = ? AND paused IS NULL"
-    return execute(connection, query, why, rule).rowcount > 0
+    return execute(connection, query, reason, rule).rowcount > 0
 
 
 def resume(connection: sqlite3.Connection, rule: str) -> bool:

@@ -140,9 +140,9 @@ class Conversation(VerticalScroll):
         lines += [line()] if lines and messages else []
         lines += facts.messages(messages, now, UNWRAPPED)
         if not isinstance(known, RunTurns) or not known.turns:
-            why = known.reason if isinstance(known, Unavailable) else ""
+            reason = known.reason if isinstance(known, Unavailable) else ""
             source = ONLY_FROM_HERE if messages else NONE_FROM_HERE
-            remark = why if why == ASKING else f"{source} {why}"
+            remark = reason if reason == ASKING else f"{source} {reason}"
             lines.append(Content.styled(safe_text(remark.strip()), QUIET))
         self._text.update(Content("\n").join(lines))
 

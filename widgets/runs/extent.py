@@ -18,9 +18,9 @@ BAR: Final = 8
 IDLE: Final = BackfillProgress()
 
 
-def waits_for(why: str, *, limit: int) -> SafeText:
+def waits_for(reason: str, *, limit: int) -> SafeText:
     """Why fetching waits: an error's kind, or a sentence, in at most `limit` characters."""
-    return safe_text(ERROR_KINDS[why].word if why in ERROR_KINDS else why, limit=limit)
+    return safe_text(ERROR_KINDS[reason].word if reason in ERROR_KINDS else reason, limit=limit)
 
 
 class Extent(Struct, frozen=True):
@@ -82,8 +82,8 @@ class ExtentLine(Struct, frozen=True):
             return [*map(_quiet, (f"{since}fetching is paused", "fetching is paused", "paused"))]
         if progress.phase == "waiting" and progress.until is not None:
             until = clock_time(progress.until, self.now)
-            why = waits_for(progress.why, limit=40)
-            texts = f"waiting until {until}: {why}", f"waits until {until}: {why}", f"waits until {until}"
+            reason = waits_for(progress.why, limit=40)
+            texts = f"waiting until {until}: {reason}", f"waits until {until}: {reason}", f"waits until {until}"
             return [*map(_quiet, texts)]
         if progress.phase != "running":
             return ()
