@@ -63,7 +63,7 @@ def unlock(root: Path | str, *, within: int | None = None) -> bool:
     return False
 
 
-def read(file: Path | str, most: int, *, within: int | None = None) -> bytes:
+def read(file: Path | str, max_bytes: int, *, within: int | None = None) -> bytes:
     """Return a regular file that an agent may have made: links are not followed, and pipes do not block.
 
     Raises:
@@ -73,9 +73,9 @@ def read(file: Path | str, most: int, *, within: int | None = None) -> bytes:
     with os.fdopen(os.open(file, flags, dir_fd=within), "rb") as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file")
-        data = opened.read(most + 1)
-    if len(data) > most:
-        raise OSError(errno.EFBIG, f"larger than {most} bytes")
+        data = opened.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes")
     return data
 
 

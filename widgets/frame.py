@@ -291,8 +291,8 @@ class TabBar(ClickableLine):
                 break
         yield Content(" ")
         for tab, title, count in zip(tabs, titles, counts, strict=True):
-            here = tab.name == self._current
-            key_style, style = ("$accent bold", "bold underline") if here else (STYLES["quiet"], STYLES["quiet"])
+            is_current = tab.name == self._current
+            key_style, style = ("$accent bold", "bold underline") if is_current else (STYLES["quiet"], STYLES["quiet"])
             words = Content.assemble((f" {tab.key} ", key_style), (title, style), (count, f"{STYLES['warn']} bold"))
             yield clickable(words, "app.tab", tab.name)
             yield Content(" " * (gap - 1))

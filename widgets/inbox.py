@@ -109,7 +109,7 @@ class NeedsYou(LineTable[NeedsYouRow]):
         super().__init__(now, (Column("needs you", 10), Column("", 8, grows=1), Column("when", 9)))
         self.display = self.marks_resting = False
 
-    def show_urgent(self, items: Sequence[InboxItem], most: int) -> None:
+    def show_urgent(self, items: Sequence[InboxItem], limit: int) -> None:
         """Show the inbox's urgent items in at most this many lines."""
         # A host that is down is listed only if runs failed on it; old failures are in the inbox.
         fresh = (item for item in items if item.kind in URGENT and item.severity != "look")
@@ -117,5 +117,5 @@ class NeedsYou(LineTable[NeedsYouRow]):
         self.show(rows)
         if not self.has_focus:
             self.action_first()
-        self.display = min(len(rows), most) > 0
-        self.styles.height = HEADER + min(len(rows), most, MAX_URGENT)
+        self.display = min(len(rows), limit) > 0
+        self.styles.height = HEADER + min(len(rows), limit, MAX_URGENT)

@@ -183,8 +183,8 @@ async def retry_runs(
         if options.waits and not options.dry_run and new_runs and not is_stopped:
             # Report the sent retries, even if waiting ends early.
             invocation.beside_error = {"rows": [row.document(base_url) for row in results], "base_url": base_url}
-            what = "it" if len(new_runs) == 1 else "them"
-            invocation.output.note(f"{plural(len(new_runs), 'run')} sent; waiting for the end of {what}.")
+            pronoun = "it" if len(new_runs) == 1 else "them"
+            invocation.output.note(f"{plural(len(new_runs), 'run')} sent; waiting for the end of {pronoun}.")
             waiter = RunWaiter(engine, invocation.output.note, may_appear=True, is_stale=bool(invocation.warnings))
             ended = await waiter.until_final(list(dict.fromkeys(new_runs.values())), options.timeout)
             runs = {run_id: ended[result_id].run for run_id, result_id in new_runs.items()}

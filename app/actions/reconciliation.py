@@ -214,8 +214,8 @@ class Reconciliation:
                     turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
                 texts = {message.message_id: message.text for turn in turns for message in turn.messages}
                 if texts.get(result_id) != request.text:
-                    what = "no such message" if result_id not in texts else "another message of this id"
-                    raise DoubtfulIdError(f"The run {request.run_id} has {what}: {result_id}.")
+                    problem = "no such message" if result_id not in texts else "another message of this id"
+                    raise DoubtfulIdError(f"The run {request.run_id} has {problem}: {result_id}.")
                 return
         detail = await self.runs.cache.detail(result_id)
         if detail is None and not _PLAUSIBLE.fullmatch(result_id):
@@ -289,12 +289,12 @@ class Reconciliation:
 
 
 @contextmanager
-def _asking(what: str) -> Iterator[None]:
+def _asking(question: str) -> Iterator[None]:
     """Raise a `DoubtfulIdError` if the service fails; `what` ends its sentence “Whether the service …”."""
     try:
         yield
     except ApiError as error:
-        raise DoubtfulIdError(f"Whether the service {what} could not be asked: {error}") from error
+        raise DoubtfulIdError(f"Whether the service {question} could not be asked: {error}") from error
 
 
 async def settle_from_turns(actions: Actions, action: Action) -> Action:

@@ -92,18 +92,18 @@ class RunBatch(Struct, frozen=True):
 
     def problems(self, words: str) -> tuple[FieldProblem, ...]:
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
-            what = f"{{{name}}} is not known"
+            problem = f"{{{name}}} is not known"
             fix = "Take it out, or unmark those runs."
             if runs := [run for run in self.runs if not self._known(run)[name]]:
                 break
         else:
-            what, fix = "named agents take no instructions", "Leave this empty."
+            problem, fix = "named agents take no instructions", "Leave this empty."
             has_more = self.text is RETRY and words.strip()
             runs = [run for run in self.runs if has_more and isinstance(self.asked[run.run_id].request, StartAgent)]
         if not runs:
             return ()
         count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
-        return (FieldProblem("instructions", f"In {count} {what}. {fix} The first one is {runs[0].run_id}."),)
+        return (FieldProblem("instructions", f"In {count} {problem}. {fix} The first one is {runs[0].run_id}."),)
 
     def _known(self, run: Run) -> dict[str, str]:
         asked = self.asked.get(run.run_id)

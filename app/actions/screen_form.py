@@ -426,17 +426,17 @@ class ActionForm(ModalScreen[Action | None]):
     def action_copy_request(self, language: Literal["curl", "command"]) -> None:
         profile = self.engine.profile
         command_line = self.engine.settings.command_line
-        what = "A curl command (token from RUNWARDEN_TOKEN)"
+        name = "A curl command (token from RUNWARDEN_TOKEN)"
         text_of = partial(as_curl, profile.base_url)
         if language == "command":
-            what = "A runwarden command"
+            name = "A runwarden command"
             text_of = partial(as_command, command_line, profile.name)
         try:
             text = "\n".join(map(text_of, self.requests(self.values)))
         except UnfaithfulError as error:
             self.notify(str(error), severity="warning", markup=False)
         else:
-            self.dialog.did(f"{what} {copy_out(self.app, text)}.")
+            self.dialog.did(f"{name} {copy_out(self.app, text)}.")
 
     def action_open_run(self) -> None:
         app = self.app

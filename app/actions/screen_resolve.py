@@ -135,12 +135,12 @@ class ResolveForm(ModalScreen[Action | None]):
             self._resolved = action
             self._doubt(None)
             if action.state == "confirmed":
-                how = f"it took effect and created {action.result_id}"
+                result = f"it took effect and created {action.result_id}"
             elif action.superseded_by is not None:
-                how = f"it was sent again as {action.superseded_by}"
+                result = f"it was sent again as {action.superseded_by}"
             else:
-                how = "it did not take effect"
-            self._refuse(f"Already resolved elsewhere: {how}.")
+                result = "it did not take effect"
+            self._refuse(f"Already resolved elsewhere: {result}.")
 
     @property
     def _resolution(self) -> Resolution | None:

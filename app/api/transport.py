@@ -293,7 +293,7 @@ async def _reply(response: httpx.Response, call: Call, token: Token) -> Reply:
     return Reply(status, await _body(response, call.most_bytes, token), response.headers)
 
 
-async def _body(response: httpx.Response, most: int, token: Token) -> bytes:
+async def _body(response: httpx.Response, max_bytes: int, token: Token) -> bytes:
     status = response.status_code
     encoding = response.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in {"", "identity"}:
@@ -303,8 +303,8 @@ async def _body(response: httpx.Response, most: int, token: Token) -> bytes:
     received = bytearray()
     async for chunk in response.aiter_raw():
         received += chunk
-        if len(received) > most:
-            raise UnusableAnswerError(f"The answer is larger than {most // 1024} KiB.", status=status)
+        if len(received) > max_bytes:
+            raise UnusableAnswerError(f"The answer is larger than {max_bytes // 1024} KiB.", status=status)
     return mask(received.decode("latin-1"), token).encode("latin-1")
 
 

@@ -315,8 +315,8 @@ class AutomationsScreen(BaseScreen):
         for run_id, decision in decisions.items():
             if run_id in cached:
                 badge = OUTCOMES[decision.outcome]
-                how = view.did(decision) if decision.result_id == run_id else "by"
-                line = safe_text(f"  {ago(decision.decided_at, now):<9} {how} {run_id}", limit=120)
+                verb = view.did(decision) if decision.result_id == run_id else "by"
+                line = safe_text(f"  {ago(decision.decided_at, now):<9} {verb} {run_id}", limit=120)
                 choices.append((Content.assemble((badge.text, badge.style), line), run_id))
         chosen: str | None = choices[0][1] if choices else None
         if len(choices) > 1:

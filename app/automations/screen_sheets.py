@@ -83,8 +83,8 @@ class ApprovalsSheet(Sheet[None]):
     @property
     def _chosen(self) -> dict[str, Approval]:
         """The marked approvals; without marks, the one under the cursor."""
-        here = {"" if self._list.row is None else self._list.row.key}
-        return {key: approval for key, approval in self._waiting.items() if key in (self._marked or here)}
+        keys = {"" if self._list.row is None else self._list.row.key}
+        return {key: approval for key, approval in self._waiting.items() if key in (self._marked or keys)}
 
     def action_answer(self, word: AnswerWord) -> None:
         """Approve or reject once the list has been on screen for a moment."""

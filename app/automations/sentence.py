@@ -97,9 +97,9 @@ def sentence(rule: Rule, now: datetime) -> str:
 def limits(rule: Rule) -> str:
     limit = rule.limit
     spans = (limit.per_conversation, "a conversation"), (limit.per_hour, "an hour"), (limit.per_day, "a day")
-    most = ", ".join(f"{count} {span_of}" for count, span_of in spans if count < UNLIMITED)
+    limits = ", ".join(f"{count} {span_of}" for count, span_of in spans if count < UNLIMITED)
     parts = [
-        f"at most {most}" if most else "as often as it comes",
+        f"at most {limits}" if limits else "as often as it comes",
         _OVERLAPS[rule.overlap],
         f"at most {_duration(rule.catch_up)} late",
     ]

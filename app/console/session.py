@@ -272,5 +272,5 @@ class Session:
 
     def copy_as_is(self, text: str, name: str) -> None:
         """Copy text that is safe already; `name` names it in the confirmation."""
-        how = copy_out(self.app, text)
-        self.notify(f"{name} {how}.", severity="warning" if how.startswith("not") else "information")
+        result = copy_out(self.app, text)
+        self.notify(f"{name} {result}.", severity="warning" if result.startswith("not") else "information")

@@ -210,8 +210,8 @@ def program_here() -> str:
     on_path = shutil.which("runwarden")
     if not beside.exists() or (on_path is not None and Path(on_path).resolve() == beside.resolve()):
         return "runwarden"
-    here = Path.cwd()
-    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
+    folder = Path.cwd()
+    return shlex.quote(str(beside.relative_to(folder) if beside.is_relative_to(folder) else beside))
 
 
 @contextmanager

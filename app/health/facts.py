@@ -81,10 +81,10 @@ class Uptime(Struct, frozen=True):
 def uptime(spans: Sequence[HealthSpan], window: timedelta, now: datetime, healthy_words: Collection[str]) -> Uptime:
     well_s = known_s = 0.0
     for span in spans:
-        how = level(span.status, healthy_words)
-        seconds = _overlap_s(span, now - window, now) if how else 0.0
+        rating = level(span.status, healthy_words)
+        seconds = _overlap_s(span, now - window, now) if rating else 0.0
         known_s += seconds
-        if how == "well":
+        if rating == "well":
             well_s += seconds
     return Uptime(well_s, known_s)
 
@@ -101,15 +101,15 @@ def slices(
     seconds: list[dict[HealthLevel, float]] = [{} for _ in range(count)]
     present: HealthLevel | None = None
     for span in spans:
-        how = level(span.status, healthy_words)
+        rating = level(span.status, healthy_words)
         first = (span.start - start) // width
         last = (span.end - start) // width
-        present = how if now - span.end < width else None
-        if how is None:
+        present = rating if now - span.end < width else None
+        if rating is None:
             continue
         for index in range(max(0, first), min(count - 1, last) + 1):
             overlap_s = _overlap_s(span, start + index * width, start + (index + 1) * width)
-            seconds[index][how] = seconds[index].get(how, 0.0) + overlap_s
+            seconds[index][rating] = seconds[index].get(rating, 0.0) + overlap_s
     needed_s = 0.5 * width.total_seconds()
     worst: list[HealthLevel | None] = []
     for part in seconds[:-1]:
@@ -186,20 +186,20 @@ def incidents(
     """
     outages: list[Incident] = []
     for span in spans:
-        how = level(span.status, healthy_words)
-        if how is None:
+        rating = level(span.status, healthy_words)
+        if rating is None:
             continue
         last = outages[-1] if outages else None
-        bad_s = (span.end - span.start).total_seconds() if how == "bad" else 0.0
-        if how != "well":
+        bad_s = (span.end - span.start).total_seconds() if rating == "bad" else 0.0
+        if rating != "well":
             if last is None or (last.recovered_at is not None and span.start - last.recovered_at >= hold):
-                outages.append(Incident(span.platform, span.start, span.end, (span.status,), how, bad_s))
+                outages.append(Incident(span.platform, span.start, span.end, (span.status,), rating, bad_s))
             else:
                 outages[-1] = replace(
                     last,
                     until=span.end,
                     words=(span.status, *(word for word in last.words if word != span.status)),
-                    worst="bad" if "bad" in (how, last.worst) else "impaired",
+                    worst="bad" if "bad" in (rating, last.worst) else "impaired",
                     bad_s=last.bad_s + bad_s,
                     recovered_at=None,
                     recoveries=last.recoveries + (last.recovered_at is not None),

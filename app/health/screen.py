@@ -226,8 +226,8 @@ class HealthScreen(BaseScreen):
 
     def action_incident(self) -> None:
         keys = [incident_key(incident) for incident in self._view.incidents[:MAX_INCIDENTS]]
-        here = keys.index(self.bookmark) if self.bookmark in keys else -1
-        self._list.seek(keys[(here + 1) % len(keys)])
+        index = keys.index(self.bookmark) if self.bookmark in keys else -1
+        self._list.seek(keys[(index + 1) % len(keys)])
 
     @using_engine("form")
     async def action_retry(self, engine: Engine) -> None:

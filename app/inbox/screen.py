@@ -265,8 +265,8 @@ class InboxScreen(BaseScreen):
 
     def _failed_ids(self) -> tuple[str, ...]:
         """The failed runs of the marked items, or of the one under the cursor."""
-        here = {"" if self._item is None else self._item.key}
-        items = (item for item in self._items if item.key in (self._marked or here) and item.kind in RETRIED)
+        keys = {"" if self._item is None else self._item.key}
+        items = (item for item in self._items if item.key in (self._marked or keys) and item.kind in RETRIED)
         return tuple(run_id for item in items for run_id in item.run_ids)
 
     @property
@@ -291,11 +291,11 @@ class InboxScreen(BaseScreen):
             return ()
         return () if self._item is None else (self._item,)
 
-    def _say_put_away(self, how: str, items: tuple[InboxItem, ...]) -> None:
+    def _say_put_away(self, verb: str, items: tuple[InboxItem, ...]) -> None:
         self._put_away = frozenset(item.key for item in items)
         self._marked -= self._put_away
         subject = items[0].title if len(items) == 1 else f"{len(items):,} items"
-        self.session.notify(f"{how}: {subject}. Press u to undo.")
+        self.session.notify(f"{verb}: {subject}. Press u to undo.")
         self.session.inbox.ask()
 
     def _show(self) -> None:

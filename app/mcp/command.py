@@ -235,7 +235,7 @@ class Tools:
                 await send_once(engine.actions.rehearse(request, key=key or None), request, key)
                 decision, is_new = await propose(engine, request, run, key)
             approve = f"{call.command_line} automations approve {decision.decision_id}"
-            how = f"The user approves or rejects it in the console's inbox, or approves it with: {approve}"
+            fix = f"The user approves or rejects it in the console's inbox, or approves it with: {approve}"
             proposal = Proposal(
                 decision=decision.decision_id,
                 outcome=decision.outcome,
@@ -245,7 +245,7 @@ class Tools:
                 base_url=engine.client.base_url,
                 expires_at=rfc3339(decision.decided_at + PROPOSALS[request.kind].approval_expires),
                 approve=approve,
-                says=f"Nothing was sent. {how}. Then a running bot sends it once: {call.command_line} watch",
+                says=f"Nothing was sent. {fix}. Then a running bot sends it once: {call.command_line} watch",
                 as_of=rfc3339(engine.clock()),
             )
             call.output.record(proposal.model_dump(), ())

@@ -157,13 +157,13 @@ def _host_alert(incident: Incident, hold: timedelta, now: datetime, profile: str
     about = {"platform": platform, "status": "well" if incident.is_over else incident.word}
     since = f"since {clock_time(incident.start, now)} · {profile}"
     if incident.is_over:
-        how = "has recovered" if incident.recovered_at is not None else "is no longer connected"
-        title = f"Code host {platform} {how}"
+        state = "has recovered" if incident.recovered_at is not None else "is no longer connected"
+        title = f"Code host {platform} {state}"
         body = f"after {span(incident.lasted.total_seconds())}, {since}"
         return own_alert(f"{key}:over", group, "information", title, body, incident.end, about, after=begun)
     is_bad = incident.worst == "bad" and incident.bad_s >= hold.total_seconds()
-    how = f"is flapping: {' and '.join(incident.words[:3])}" if incident.recoveries else f"is {incident.word}"
-    title = f"Code host {platform} {how}"
+    state = f"is flapping: {' and '.join(incident.words[:3])}" if incident.recoveries else f"is {incident.word}"
+    title = f"Code host {platform} {state}"
     level: Level = "error" if is_bad else "warning"
     # Healthy at the moment, so report the recovery only if the incident was reported.
     after = begun if incident.recovered_at is not None else ()

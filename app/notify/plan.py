@@ -296,12 +296,12 @@ def _problem_messages(phase: MessagePhase, problems: Iterable[ReportedProblem], 
             level = "information"
             if kind == "host":
                 incident = situation.incident(subject, newest.newest_at)
-                how = ": its incident is no longer on record"
+                change = ": its incident is no longer on record"
                 if incident is not None:
                     lasted = _between(incident, situation.now)
                     has_recovered = incident.recovered_at is not None
-                    how = " has recovered" if has_recovered else " is no longer connected: its state is unknown"
-                title = f"Code host {name}{how}"
+                    change = " has recovered" if has_recovered else " is no longer connected: its state is unknown"
+                title = f"Code host {name}{change}"
             title = f"{newest.source}: {title}" if newest.source else title
         body = " · ".join(filter(None, (places(group), lasted, f"{count:,} in all" if count > 1 else "")))
         groups = tuple(problem.group for problem in group)

@@ -42,9 +42,9 @@ def short_state(invitation: Invitation | None, now: datetime) -> tuple[str, Tone
         return "not sent yet", tone
     if invitation.state != "sent" or invitation.expires_at is None:
         return invitation.state, tone
-    what = "outbox" if invitation.mail == "outbox" else "sent"
+    place = "outbox" if invitation.mail == "outbox" else "sent"
     left = age(invitation.expires_at, now).removeprefix("in ")
-    return f"{what}, {left} left", "warn" if invitation.expires_at - now < EXPIRES_SOON else tone
+    return f"{place}, {left} left", "warn" if invitation.expires_at - now < EXPIRES_SOON else tone
 
 
 def full_state(invitation: Invitation | None, until: datetime, now: datetime) -> str:

@@ -125,8 +125,8 @@ class OrganizationsScreen(ActivityScreen):
         unknown = sum(entry.unknown is not None for entry in self._all)
         if (broken := super().trouble()) is not None or not unknown:
             return broken
-        what = "1 attempt has" if unknown == 1 else f"{unknown} attempts have"
-        return Notice("?", f"{what} no known outcome", ("Its address is blocked: press v to resolve.",), "warn")
+        subject = "1 attempt has" if unknown == 1 else f"{unknown} attempts have"
+        return Notice("?", f"{subject} no known outcome", ("Its address is blocked: press v to resolve.",), "warn")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         item, is_read_only = self._table.item, self._engine.actions.read_only

@@ -178,8 +178,8 @@ class OrganizationImportScreen(BaseScreen):
     async def action_edit(self) -> None:
         if (row := self._to_fix) is not None:
             self._table.seek(str(row.line))
-            here = line(row)
-            problem = here.problem or (reason(here.action.error) if here.action and here.action.error else "")
+            entry = line(row)
+            problem = entry.problem or (reason(entry.action.error) if entry.action and entry.action.error else "")
             rows = await self.app.push_screen_wait(LineSheet(tuple(self._rows.values()), row, problem))
             if rows is not None:
                 self._rows = {row.line: row for row in rows}

@@ -186,8 +186,8 @@ class AllProfilesScreen(RunActions):
     @property
     def chosen_ids(self) -> tuple[str, ...]:
         """The ids, in their profile, of the marked runs or the one under the cursor."""
-        here = () if self.table.row is None else (self.table.row.run_id,)
-        return tuple(split_row_id(row_id)[1] for row_id in self.table.marks or here)
+        run_ids = () if self.table.row is None else (self.table.row.run_id,)
+        return tuple(split_row_id(row_id)[1] for row_id in self.table.marks or run_ids)
 
     def action_refresh(self) -> None:
         """Poll every service now, except those that stated a longer wait."""
@@ -227,8 +227,8 @@ class AllProfilesScreen(RunActions):
 
     async def _learn(self) -> None:
         for name, engine in self._open.items():
-            here = (row for row in self.table.rows_on_show if row.profile == name)
-            own = [dataclasses.replace(row, run_id=row.own_id, profile="") for row in here]
+            rows_here = (row for row in self.table.rows_on_show if row.profile == name)
+            own = [dataclasses.replace(row, run_id=row.own_id, profile="") for row in rows_here]
             if rows := [row for row in own if engine.summaries.are_due(row)]:
                 # An unreachable service must not delay the others.
                 with suppress(ApiError):
@@ -374,8 +374,8 @@ class ProfileSwitcher(PickerScreen[str]):
             options.append(Option(Content.assemble(*head, (shorten(notes, room, "middle"), STYLES["quiet"])), name))
         before = profiles.highlighted_option
         profiles.set_options(options)
-        here = next((name for name in (before and before.id, current) if name in scores), None)
-        if here is not None:
-            profiles.highlighted = names.index(here)
+        current_name = next((name for name in (before and before.id, current) if name in scores), None)
+        if current_name is not None:
+            profiles.highlighted = names.index(current_name)
         else:
             profiles.highlighted = 0 if names else None

@@ -80,14 +80,14 @@ class Git(Struct, frozen=True):
     most_bytes: int = 256 << 20
     network: Network = Network()
 
-    async def read(self, git_dir: Path, *arguments: str, stdin: bytes = b"", most: int | None = None) -> bytes:
+    async def read(self, git_dir: Path, *arguments: str, stdin: bytes = b"", max_bytes: int | None = None) -> bytes:
         """Run a command that only reads one of our mirrors, without configuration, network, or attributes.
 
         Raises:
             GitError: It failed; `TooLargeError`: its output is larger than `most` bytes.
         """
         argv = ["git", *_HARDENING_OPTIONS, f"--git-dir={git_dir}", *arguments]
-        return await self._run(argv, reading(self.network.env), git_dir, stdin, most or self.most_bytes)
+        return await self._run(argv, reading(self.network.env), git_dir, stdin, max_bytes or self.most_bytes)
 
     async def fetch(self, git_dir: Path, *arguments: str, stdin: bytes = b"") -> bytes:
         """Run a command that reaches a remote repository, with the person's configuration, but without any question.
@@ -134,7 +134,7 @@ class Git(Struct, frozen=True):
         return await self._run([*start, *arguments], environment, folder, stdin, self.most_bytes)
 
     async def _run(
-        self, argv: Sequence[str], env: Mapping[str, str], folder: Path, stdin: bytes = b"", most: int = _CHUNK
+        self, argv: Sequence[str], env: Mapping[str, str], folder: Path, stdin: bytes = b"", max_bytes: int = _CHUNK
     ) -> bytes:
         try:
             process = await started(
@@ -152,7 +152,7 @@ class Git(Struct, frozen=True):
             raise GitError(f"git cannot be started: {error.strerror}.") from error
         try:
             async with asyncio.timeout(self.deadline_s):
-                out, err = await _talk(process, stdin, self.quiet_s, most)
+                out, err = await _talk(process, stdin, self.quiet_s, max_bytes)
         except TimeoutError as error:
             await end_group(process, _GRACE_S)
             raise GitError("The repository does not answer: git was given up. Is the server reachable?") from error
@@ -170,7 +170,9 @@ class Git(Struct, frozen=True):
         return out
 
 
-async def _talk(process: asyncio.subprocess.Process, stdin: bytes, quiet_s: float, most: int) -> tuple[bytes, bytes]:
+async def _talk(
+    process: asyncio.subprocess.Process, stdin: bytes, quiet_s: float, max_bytes: int
+) -> tuple[bytes, bytes]:
     """A process's stdout and the end of its stderr; any output restarts the time after which it counts as silent.
 
     Raises:
@@ -183,11 +185,11 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes, quiet_s: floa
     async with asyncio.timeout(quiet_s) as patience:
 
         async def receive(stream: asyncio.StreamReader, into: bytearray) -> None:
-            while len(out) <= most and (chunk := await stream.read(_CHUNK)):
+            while len(out) <= max_bytes and (chunk := await stream.read(_CHUNK)):
                 patience.reschedule(asyncio.get_running_loop().time() + quiet_s)
                 into += chunk
                 del err[:-_CHUNK]
-                if len(out) > most:
+                if len(out) > max_bytes:
                     signal_group(process, signal.SIGKILL)
 
         async def feed() -> None:
@@ -199,8 +201,8 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes, quiet_s: floa
 
         await asyncio.gather(receive(process.stdout, out), receive(process.stderr, err), feed())
         await process.wait()
-    if len(out) > most:
-        raise TooLargeError(bytes(out[:most]))
+    if len(out) > max_bytes:
+        raise TooLargeError(bytes(out[:max_bytes]))
     return bytes(out), bytes(err)
 
 

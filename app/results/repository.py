@@ -201,7 +201,7 @@ class Mirror:
         form = ("-p", "--binary", "--full-index", "--src-prefix=a/", "--dst-prefix=b/")
         note = ""
         try:
-            patch = await self.git.read(self.git_dir, "diff", *_DIFF, *form, *ends, "--", most=_MAX_PATCH)
+            patch = await self.git.read(self.git_dir, "diff", *_DIFF, *form, *ends, "--", max_bytes=_MAX_PATCH)
         except TooLargeError as error:
             patch = error.data
             note = f"The change is larger than {_MAX_PATCH >> 20} MB: this is its beginning."
@@ -229,7 +229,7 @@ class Mirror:
         patch = head + b"".join(b" %b\n" % line for line in lines)
         return Change(None, commit, "", (file,), patch, note="Not changed by this run.")
 
-    async def blob(self, blob: str, most: int) -> bytes:
+    async def blob(self, blob: str, max_bytes: int) -> bytes:
         """The content of a blob, which was fetched with the change that names it.
 
         Raises:
@@ -237,7 +237,7 @@ class Mirror:
         """
         if not _COMMIT.fullmatch(blob):
             raise GitError("This is not the id of a file's content.")
-        return await self.git.read(self.git_dir, "cat-file", "blob", blob, most=most)
+        return await self.git.read(self.git_dir, "cat-file", "blob", blob, max_bytes=max_bytes)
 
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
         check = ("cat-file", "--batch-check=%(objectname)")

@@ -230,8 +230,8 @@ class ChangesPart(SearchedPart):
         self.refresh_bindings()
 
     async def _show(self, change: Change) -> None:
-        most = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
-        count = max(3, len(f"+{most:,}"))
+        largest = max((max(file.additions or 0, file.deletions or 0) for file in change.files), default=0)
+        count = max(3, len(f"+{largest:,}"))
         self._files.set_columns(file_columns(count))
         self._files.show([FileItem(file, number, count) for number, file in enumerate(change.files)])
         self._files.display = len(change.files) > 1

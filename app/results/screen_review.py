@@ -135,8 +135,8 @@ class ReviewPart(SearchedPart):
 
     def action_finding(self, step: int) -> None:
         positions = [finding.at for finding in self._reviews[self._number].findings][::step]
-        here = step * self.body.source
-        if (there := next((at for at in positions if step * at > here), None)) is not None:
+        position = step * self.body.source
+        if (there := next((at for at in positions if step * at > position), None)) is not None:
             self.body.go_to(there)
 
     @on(LeadList.OptionSelected)

@@ -171,10 +171,10 @@ class Results:
         commits = (entry.turn.commit for entry in history.turns if entry.turn.number == turn)
         return await _from_git(history.mirror.file(next(commits, None) or history.head, path))
 
-    async def blob(self, detail: RunDetail, blob: str, most: int = MAX_FILE) -> bytes | Unavailable:
+    async def blob(self, detail: RunDetail, blob: str, max_bytes: int = MAX_FILE) -> bytes | Unavailable:
         """A file's whole content of at most `most` bytes, by an id of a change that came from git."""
         try:
-            return await self.repositories.mirror(detail.run.repository).blob(blob, most)
+            return await self.repositories.mirror(detail.run.repository).blob(blob, max_bytes)
         except GitError as error:
             return Unavailable(str(error))
 

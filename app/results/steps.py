@@ -56,14 +56,14 @@ class StepLines(Struct, eq=False):
         figures = "  ".join(filter(None, (took, used)))
         is_loud = step.failed or step.kind in {"said", "printed", "ran", "used", "error"}
         lines = step.text.replace("\r\n", "\n").rstrip("\n").split("\n")
-        most = _LONG if step.kind in _WORDS else _SHORT
-        left_out = 0 if self.whole else len(lines) - most
+        max_lines = _LONG if step.kind in _WORDS else _SHORT
+        left_out = 0 if self.whole else len(lines) - max_lines
         if left_out <= 1:
             shown = [safe_log_line(line, limit=NO_LIMIT) if self.whole else safe_log_line(line) for line in lines]
         else:
             # The end of an output is more useful than its beginning.
-            begin = map(safe_log_line, lines[: most // 3])
-            end = map(safe_log_line, lines[most // 3 - most :])
+            begin = map(safe_log_line, lines[: max_lines // 3])
+            end = map(safe_log_line, lines[max_lines // 3 - max_lines :])
             shown = [*begin, safe_text(f"… {plural(left_out, 'more line')}: {self.more}"), *end]
         for number, line in enumerate(shown):
             label = f"{'' if number else kind:<{LABEL}}"

@@ -140,8 +140,8 @@ async def list_runs(
     """List runs from the service, newest first, and cache them."""
     if everything and limit is not None:
         raise failed("usage", "--limit and --all contradict each other: use one of them.")
-    most = None if everything else limit or DEFAULT_LIMIT
-    async with _opened(invocation, filters, most, is_cached=cached) as listing:
+    limit_or_all = None if everything else limit or DEFAULT_LIMIT
+    async with _opened(invocation, filters, limit_or_all, is_cached=cached) as listing:
         with invocation.exporting(None, "runs", COLUMNS) as rows:
             await listing.print(rows)
         more = await listing.more()

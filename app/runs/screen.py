@@ -484,8 +484,8 @@ class RunsScreen(RunActions):
         counts = self.loader.counts
         views = self.views
         bar.tabs = tuple(ViewTab(safe_text(view.name, limit=30), counts.get(view.query)) for view in views)
-        here = self.table_query.view.name
-        bar.current = next((index for index, view in enumerate(views) if view.name == here), 0)
+        current = self.table_query.view.name
+        bar.current = next((index for index, view in enumerate(views) if view.name == current), 0)
         bar.is_changed = self.table_query.is_changed
 
     def _show_remark(self) -> None:

@@ -121,8 +121,8 @@ class RunActions(BaseScreen):
             self.session.notify(many, severity="warning")
         else:
             finals = await engine.cache.final_statuses()
-            here = engine is self.session.engine
-            form = ContinueRunForm(engine, runs[0], final_statuses=finals, may_wait=here)
+            is_here = engine is self.session.engine
+            form = ContinueRunForm(engine, runs[0], final_statuses=finals, may_wait=is_here)
             self.app.push_screen(form, self.form_closed)
 
     @using_engine("form")
@@ -172,9 +172,9 @@ class RunActions(BaseScreen):
 
     async def action_copy_run_json(self) -> None:
         if runs := await self._runs():
-            what = f"The JSON of {len(runs):,} runs" if len(runs) > 1 else "The run's JSON"
+            name = f"The JSON of {len(runs):,} runs" if len(runs) > 1 else "The run's JSON"
             text = ",\n".join(json_escaped(run.raw_json) for run in runs)
-            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, what)
+            self.session.copy_as_is(f"[{text}]" if len(runs) > 1 else text, name)
 
     @using_engine("browser")
     async def action_open_in_browser(self, engine: "Engine") -> None:

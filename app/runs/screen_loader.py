@@ -437,7 +437,7 @@ async def read_run(engine: "Engine", run_id: str, *, stuck: bool) -> RunView | N
         tuple(turn_of(action) for action in actions),
         stuck,
         next(earlier, None),
-        Branch(*await cache.on_branch(run_id, each_way=3, most=100)),
+        Branch(*await cache.on_branch(run_id, each_way=3, count_limit=100)),
         engine.settings.history.confirmed_for,
         retried=next(iter(retried.values()), None),
     )

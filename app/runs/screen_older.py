@@ -206,8 +206,8 @@ class OlderRuns:
         looked: tuple[str, ...] = ()
         if (gap := self.gap) is not None and extent is not None:
             runs = missing_text(gap, session.run_now())
-            here = f"Searched only the {extent.held:,} runs that are here; {runs} are not."
-            looked = here, "Press enter to ask the service."
+            remark = f"Searched only the {extent.held:,} runs that are here; {runs} are not."
+            looked = remark, "Press enter to ask the service."
             if self.is_fetching:
                 looked = f"Fetching {runs}: {self._how_far}.", "Press esc to stop."
         read_only = session.profile.read_only

@@ -270,8 +270,8 @@ def view_picker(views: Sequence[View], current: View) -> ChoiceSheet[tuple[View,
         text = f"{safe_text(view.query, limit=80) or 'every run'}{order}"
         name = f"{safe_text(view.name, limit=24):<25}"
         choices.append((Content.assemble((name, "bold"), (text, "$foreground 70%")), (view, False)))
-    here = names.index(current.name) if current.name in names else 0
-    sheet = ChoiceSheet("Views", choices, here, forget=lambda choice: (choice[0], True))
+    index = names.index(current.name) if current.name in names else 0
+    sheet = ChoiceSheet("Views", choices, index, forget=lambda choice: (choice[0], True))
     sheet.HINT = "enter or 1-9 show · delete remove a saved one"
     return sheet
 

@@ -185,7 +185,7 @@ class RunSync(SubjectSync):
         coverage = await self.cache.coverage()
         is_first = not coverage.ranges and not coverage.is_disordered
         walk = Walk(self.clock(), next(iter(coverage.ranges), None))
-        most = self.first_runs if is_first else HEAD_RUNS
+        max_runs = self.first_runs if is_first else HEAD_RUNS
         pages = 0
         with suppress(EndlessListError):
             async for stored in self.reader.read():
@@ -193,7 +193,7 @@ class RunSync(SubjectSync):
                 answers.updated += stored.changes.updated
                 pages += 1
                 is_known = await self.claim(walk, stored)
-                if is_known or walk.runs >= most:
+                if is_known or walk.runs >= max_runs:
                     break
         answers.dropped = walk.dropped
         answers.is_whole = walk.ended and pages == 1 and not walk.dropped

@@ -310,8 +310,8 @@ def _report_error(error: Exception, exit_status: int | None = None) -> int:
     elif isinstance(error, ValidationError):
         fault = error.errors()[0]
         # Pydantic's text lists the valid values, which readers would take for the program's.
-        what = f"{fault['input']!r:.100} is not known" if fault["type"] == "literal_error" else fault["msg"]
-        words = f"the program's answer breaks the protocol: {'.'.join(map(str, fault['loc']))}: {what}"
+        problem = f"{fault['input']!r:.100} is not known" if fault["type"] == "literal_error" else fault["msg"]
+        words = f"the program's answer breaks the protocol: {'.'.join(map(str, fault['loc']))}: {problem}"
     elif isinstance(error, RequestError):
         details = error.data or ""
         if not isinstance(details, str):

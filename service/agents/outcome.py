@@ -167,9 +167,9 @@ _ANSWERED: Final[dict[str, Ending | None]] = {"end_turn": None, "refusal": "refu
 """The stop reasons of ACP with an answer, if only a part of one."""
 
 
-def _failed(kind: Reason, words: str, model: str = "the model", what: str = "") -> TurnFailure:
+def _failed(kind: Reason, words: str, model: str = "the model", subject: str = "") -> TurnFailure:
     reason = f": {words.rstrip('.')}" if words else ""
-    return TurnFailure(kind, f"{_ENDED.get(kind, what).format(model)}{reason}; {_FIXES[kind]}")
+    return TurnFailure(kind, f"{_ENDED.get(kind, subject).format(model)}{reason}; {_FIXES[kind]}")
 
 
 REFUSED: Final = _failed("refused", "")
@@ -293,16 +293,16 @@ class OutcomeReader:
             if kind in endings:
                 return _failed(kind, error, model)
         if report.error:
-            message, words, what = report.error, error, "the agent says" if error else "the agent failed"
+            message, words, subject = report.error, error, "the agent says" if error else "the agent failed"
         elif status:
             message = words = in_words(" ".join(self._last))
-            what = f"the agent exited with status {status}"
+            subject = f"the agent exited with status {status}"
         elif (self.listener or self.of_line) and not report.ended:
             return TurnFailure("failed", "the agent ended without a result; its last lines are in the log")
         else:
             return None
         reason: Reason = next((reason for reason, pattern in _KINDS.items() if pattern.search(message)), "failed")
-        return _failed(reason, words, model, what)
+        return _failed(reason, words, model, subject)
 
     def _read_line(self, line: bytes) -> None:
         if line.startswith(b"{") and self.listener is not None:

@@ -100,7 +100,7 @@ def check(admin: AdminContext, slug: str) -> None:
 @_PLATFORM
 def disconnect(admin: AdminContext, slug: str, platform: str) -> None:
     """Disconnect a code host; configured repositories stay, and so does the trial that it started."""
-    _remove(admin, slug, platform, hosts.disconnect, action="host.disconnect", what=f"{platform} host")
+    _remove(admin, slug, platform, hosts.disconnect, action="host.disconnect", noun=f"{platform} host")
     admin.show({"platform": platform, "state": "disconnected"}, f"{platform} disconnected")
 
 
@@ -143,7 +143,7 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
 @org_option
 def remove(admin: AdminContext, name: str, slug: str) -> None:
     """Remove a repository; its runs stay, and the repository itself is not touched."""
-    _remove(admin, slug, name, repositories.remove, action="repository.remove", what=f"repository {name!r}")
+    _remove(admin, slug, name, repositories.remove, action="repository.remove", noun=f"repository {name!r}")
     admin.show({"name": name, "state": "removed"}, f"{name} removed")
 
 
@@ -156,12 +156,12 @@ def list_repositories(admin: AdminContext, slug: str) -> None:
     admin.show_rows("repositories", map(_shown, rows))
 
 
-def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], *, action: str, what: str) -> None:
+def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], *, action: str, noun: str) -> None:
     with admin.change(action) as change:
         organization = change.of(slug)
         if not remove(change.connection, organization.id, name):
             raise SetupError(
-                f"{organization.slug} has no {what}; "
+                f"{organization.slug} has no {noun}; "
                 f"list them with: runwarden service {action.partition('.')[0]} list --org {organization.slug}"
             )
         change.target = name
@@ -182,10 +182,10 @@ def list_rules(admin: AdminContext, slug: str) -> None:
             place, times = f"{row.platform}:{row.path}", due.get((row.name, index), [])
             document = {"repository": place, "next_times": [*map(rfc3339, times)]} | rule.model_dump(mode="json")
             when = f"{'/'.join(rule.on)} into {' '.join(rule.branches)}"
-            how = f"forks: {rule.forks}"
+            detail = f"forks: {rule.forks}"
             if rule.schedule:
-                when, how = f"{rule.schedule} ({rule.timezone})", f"next: {', '.join(map(clock_time, times))}"
-            shown.append((document, f"{place}  {when}  {rule.agent}  {how}"))
+                when, detail = f"{rule.schedule} ({rule.timezone})", f"next: {', '.join(map(clock_time, times))}"
+            shown.append((document, f"{place}  {when}  {rule.agent}  {detail}"))
     admin.show_rows("triggers", shown)
 
 

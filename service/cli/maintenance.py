@@ -87,8 +87,8 @@ def prune(admin: AdminContext, age: str, *, dry_run: bool, yes: bool) -> None:
         before = now_micros() - parse_duration(age)
     except ValueError as error:
         raise SetupError(f"--older-than: {error}") from error
-    what = f"the logs, diffs and artifacts of turns that ended before {rfc3339(before)}"
-    if not (dry_run or yes) and os.isatty(0) and not click.confirm(f"Remove {what}?", err=True):
+    subject = f"the logs, diffs and artifacts of turns that ended before {rfc3339(before)}"
+    if not (dry_run or yes) and os.isatty(0) and not click.confirm(f"Remove {subject}?", err=True):
         raise SetupError("nothing was removed: it was not confirmed")
     with admin.database() as database:
         # The database first, so that interrupting the slow part loses nothing.

@@ -150,11 +150,11 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     admin.show(head | {"turns": documents, "postings": posted}, *texts)
 
 
-def _confirm(name: str, what: str, *, yes: bool) -> None:
+def _confirm(name: str, subject: str, *, yes: bool) -> None:
     if yes:
         return
     try:
-        typed = click.prompt(f"This deletes {what} permanently. Type {name} to continue", err=True)
+        typed = click.prompt(f"This deletes {subject} permanently. Type {name} to continue", err=True)
     except click.Abort as error:
         raise SetupError("nothing was deleted: it was not confirmed; give --yes where there is no terminal") from error
     if typed.strip() != name:

@@ -67,8 +67,8 @@ class ModelKey:
         if self._printed is not None:
             return self._printed.get(refused)
         if not _HEADER.fullmatch(self._key):
-            what = f"the key in {self._variable} holds a line break or another character that cannot be sent"
-            raise NoKeyError(f"{what}: set {self._variable} to a valid key")
+            problem = f"the key in {self._variable} holds a line break or another character that cannot be sent"
+            raise NoKeyError(f"{problem}: set {self._variable} to a valid key")
         return self._key
 
 

@@ -110,8 +110,8 @@ def answered(
     fix = cause.fix.format(key=access.key_env or "key_command", provider=access.shown)
     if access.key_env is None and cause.reason == "no_key":
         fix = "let key_command print a valid key"
-    what = f"{access.shown} answered {status}{f' for {model}' if model else ''}"
-    reason = f"{what}: {sentence.rstrip('.')}" if sentence else f"{what} and gave no reason"
+    problem = f"{access.shown} answered {status}{f' for {model}' if model else ''}"
+    reason = f"{problem}: {sentence.rstrip('.')}" if sentence else f"{problem} and gave no reason"
     return Refusal(TurnFailure(cause.reason, reason, fix), cause.then, _wait_s(headers, text, now_s))
 
 

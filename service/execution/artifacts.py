@@ -73,6 +73,6 @@ def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, used: dic
     }
     sizes = {"files": len({*used, name}), "file_bytes": status.st_size, "turn_bytes": together}
     for key, size in (sizes | {"organization_bytes": together + others}).items():
-        most = getattr(limits, key)
-        checks[f"they pass the limit execution.artifacts.{key} = {most}"] = size > most
+        limit = getattr(limits, key)
+        checks[f"they pass the limit execution.artifacts.{key} = {limit}"] = size > limit
     return next((reason for reason, is_so in checks.items() if is_so), None)

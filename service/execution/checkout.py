@@ -173,8 +173,8 @@ class Checkout:
         fault = f"the agent left files that git cannot store: {listed(left_out)}" if left_out else None
         pointers, outsized = self._pointers(tree, files.names)
         if outsized:
-            what = f"the agent changed files that the repository keeps in Git LFS: {listed(outsized)}"
-            fault = fault or f"{what}; allow it with lfs = true in the repository's setup"
+            problem = f"the agent changed files that the repository keeps in Git LFS: {listed(outsized)}"
+            fault = fault or f"{problem}; allow it with lfs = true in the repository's setup"
         entries = self._lost_submodules(compared, files) + pointers
         if self._prepared is not None:
             # Files that are as the set-up left them, without those of the kept patch, stay as in the base.
@@ -193,8 +193,8 @@ class Checkout:
                 group.add(name)
         alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
         if alike:
-            what = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
-            self.note(f"{what}: {listed(alike)}")
+            problem = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
+            self.note(f"{problem}: {listed(alike)}")
         last = None
         if keep is not None and own_commits:
             try:

@@ -155,8 +155,8 @@ class AgentCommand:
         for name, content in self.invocation.preset.settings.items():
             file = self.home / name
             if file.parent.is_symlink() or not trees.remove(file):
-                what = "its program's settings cannot be written"
-                raise AgentFailedError(f"{what}: an earlier turn left something else at {name}")
+                problem = "its program's settings cannot be written"
+                raise AgentFailedError(f"{problem}: an earlier turn left something else at {name}")
             file.write_text(content, "utf-8")
         if not self.task:
             return

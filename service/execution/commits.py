@@ -308,10 +308,10 @@ def content_bytes(git: GitRunner, files: ChangedFiles) -> int:
 
 def oversize(limits: ChangeLimits, content_bytes: int) -> str | None:
     """Return why a change is so large that no patch is made of it; None: one is made."""
-    most = max(_MAX_CONTENT, 4 * limits.bytes)
-    if content_bytes <= most:
+    max_bytes = max(_MAX_CONTENT, 4 * limits.bytes)
+    if content_bytes <= max_bytes:
         return None
-    reason = f"the files that it touches have {content_bytes} bytes, more than {most} (four times change.bytes)"
+    reason = f"the files that it touches have {content_bytes} bytes, more than {max_bytes} (four times change.bytes)"
     return f"the change was not pushed: {reason}"
 
 

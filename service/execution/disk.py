@@ -112,8 +112,8 @@ class DiskShare:
         if short is None:
             return None
         added = getattr(self.added, short.of)
-        most = max((getattr(turn.added, short.of) for turn in tuple(self.disk.shares)), default=0)
-        if added <= getattr(self.share, short.of) or added < most:
+        largest = max((getattr(turn.added, short.of) for turn in tuple(self.disk.shares)), default=0)
+        if added <= getattr(self.share, short.of) or added < largest:
             return None
-        what = mib(added) if short.of == "size" else f"{added} files"
-        return f"disk: it added {what}, and {short.text}"
+        amount = mib(added) if short.of == "size" else f"{added} files"
+        return f"disk: it added {amount}, and {short.text}"

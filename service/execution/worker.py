@@ -287,17 +287,17 @@ class TurnWorker:
 
     def _begin_jobs(self, due: list[str]) -> None:
         """Begin the jobs that no worker has, up to the limit of this one."""
-        mine = self._engine.at_work
-        free = _JOBS_AT_ONCE - sum(name.partition(":")[0] in self._jobs for name in mine)
+        at_work = self._engine.at_work
+        free = _JOBS_AT_ONCE - sum(name.partition(":")[0] in self._jobs for name in at_work)
         if self._prune_due.is_set():
-            due = [*({"prune:", "rotate:"} - mine), *due]
+            due = [*({"prune:", "rotate:"} - at_work), *due]
         if free <= 0 or not due:
             return
         in_progress = self._engine.in_progress()
         self._prune_due.clear()
         due = [name for name in due if name not in in_progress]
         endpoints = [name for name in due if name.startswith("webhook:")]
-        able = max(0, _ENDPOINTS_AT_ONCE - sum(name.startswith("webhook:") for name in mine))
+        able = max(0, _ENDPOINTS_AT_ONCE - sum(name.startswith("webhook:") for name in at_work))
         for name in [name for name in due if name not in endpoints[able:]][:free]:
             # An earlier one of the same name may be on record, as ended.
             self._engine.forget([name])
@@ -320,8 +320,8 @@ class TurnWorker:
                 others = heard if is_sure else [worker for worker in known if worker.seen_at]
                 living |= {worker.executor for worker in others}
             under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]
-        mine = self._engine.at_work
-        lost = [name for name in under_way if name not in mine and in_progress.get(name) not in living]
+        at_work = self._engine.at_work
+        lost = [name for name in under_way if name not in at_work and in_progress.get(name) not in living]
         dropped = [name for name in in_progress if in_progress[name] not in living and name not in under_way]
         for name in lost:
             if self.me.concurrency or name in self._noted:

@@ -34,17 +34,17 @@ class FindingsError(ServiceError):
     """A file of findings cannot be used at all; the text says why."""
 
 
-def _in_one_line(most: int) -> Callable[[str], str]:
-    return lambda text: cut(one_line(" ".join(text.split())), most)
+def _in_one_line(limit: int) -> Callable[[str], str]:
+    return lambda text: cut(one_line(" ".join(text.split())), limit)
 
 
 def _in_lines(text: str) -> str:
     return cut(printable(text.replace("\r\n", "\n").replace("\r", "\n")).strip("\n"), _MAX_MESSAGE)
 
 
-def cut(text: str, most: int) -> str:
+def cut(text: str, limit: int) -> str:
     """Return the text, cut with an ellipsis if it is longer than the limit."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _inside(path: str) -> str:

@@ -138,7 +138,7 @@ def folder_of(tree: Path, path: str) -> Iterator[int]:
         os.close(folder)
 
 
-def read(tree: Path, path: str, most: int) -> bytes:
+def read(tree: Path, path: str, max_bytes: int) -> bytes:
     """Return a regular file of the checkout, by its path there, as `trees.read` does."""
     with folder_of(tree, path) as folder:
-        return trees.read(path.rpartition("/")[2], most, within=folder)
+        return trees.read(path.rpartition("/")[2], max_bytes, within=folder)

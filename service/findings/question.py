@@ -100,6 +100,6 @@ def _unusable(remark: str, remarks: list[str]) -> Question:
     return Question("something that cannot be read; the log says why")
 
 
-def _clean(text: str, most: int, mask: Callable[[str], str]) -> str:
+def _clean(text: str, limit: int, mask: Callable[[str], str]) -> str:
     # JSON can hold a lone surrogate, and NUL, which the database cannot take.
-    return cut(printable(mask(text.encode("utf-8", "replace").decode())), most)
+    return cut(printable(mask(text.encode("utf-8", "replace").decode())), limit)

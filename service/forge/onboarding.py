@@ -83,8 +83,8 @@ def _checked_address(host: Host, api_url: str, path: str, url: str) -> str:
     expected = (host.host, f"{root}/{path}".strip("/").lower())
     if not is_trusted or where is None or (where.host, where.path.lower()) != expected:
         other = f"{url!r} is not the project {path} on {host.host}"
-        what = other if url else f"GitLab names no address to clone {path} from"
-        raise OnboardingError(f"{what}; correct GitLab's external URL, or connect the host with --clone-url")
+        problem = other if url else f"GitLab names no address to clone {path} from"
+        raise OnboardingError(f"{problem}; correct GitLab's external URL, or connect the host with --clone-url")
     return url
 
 

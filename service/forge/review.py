@@ -219,8 +219,8 @@ def _body(report: Report, findings: Findings, listed: Findings, marks: Marks, me
         lines += ["", "Not at a line of this diff:", "", *shown]
         if len(shown) < len(items):
             lines.append(f"- and {len(items) - len(shown)} more")
-    how = " Resolve a thread, or tick a box, and its finding is not posted again." if findings else ""
-    return "\n".join([*lines, "", f"{report.origin}{how}", "", marks.review(memory)])
+    hint = " Resolve a thread, or tick a box, and its finding is not posted again." if findings else ""
+    return "\n".join([*lines, "", f"{report.origin}{hint}", "", marks.review(memory)])
 
 
 def _head(finding: IdentifiedFinding) -> str:

@@ -131,8 +131,8 @@ def unmake(database: Database) -> int:
     removed = 0
     while True:
         with database.write() as connection:
-            mine = sa.select(turns.c.run_id).where(turns.c.executor == MADE_UP).limit(_BATCH)
-            gone = connection.execute(sa.delete(runs).where(runs.c.id.in_(mine.scalar_subquery()))).rowcount
+            batch = sa.select(turns.c.run_id).where(turns.c.executor == MADE_UP).limit(_BATCH)
+            gone = connection.execute(sa.delete(runs).where(runs.c.id.in_(batch.scalar_subquery()))).rowcount
         removed += gone
         if gone == 0:
             return removed

@@ -99,8 +99,8 @@ def _check_address(request: Request) -> None:
 async def _show_failure(request: Request, error: Exception) -> Response:
     """Return the page for a failure; it shows the typed text, so that nothing is lost."""
     if isinstance(error, NotSignedInError) and request.method == "GET":
-        here = address(request.url.path, **request.query_params)
-        return leads_to("/sign-in", next="" if here == "/" else here)
+        location = address(request.url.path, **request.query_params)
+        return leads_to("/sign-in", next="" if location == "/" else location)
     match error:
         case HTTPException():
             is_missing = error.status_code == HTTPStatus.NOT_FOUND

@@ -241,5 +241,5 @@ def show_usage(context: RequestContext, caller: SettingsReader, visitor: Anybody
         tables = {by: usage.totals(connection, by, *filters) for by in ("agent", "repository")}
         trial = organizations.trial_of(connection, caller.organization.id)
     dated = [(EPOCH.date() + timedelta(days=day), by_day.get(day)) for day in days]
-    most = max((row.figures.micro_usd for _, row in dated if row), default=0)
-    return page("usage", visitor, total=total, days=dated, most=most, tables=tables, trial=trial)
+    largest = max((row.figures.micro_usd for _, row in dated if row), default=0)
+    return page("usage", visitor, total=total, days=dated, most=largest, tables=tables, trial=trial)

@@ -66,9 +66,9 @@ def plain(text: str) -> str:
     return _SGR.sub("", _OTHER_SEQUENCES.sub("", text))
 
 
-def cut(text: str, most: int = _MAX_LINE) -> str:
+def cut(text: str, limit: int = _MAX_LINE) -> str:
     """Return at most so many characters of a text, and how many more it has."""
-    return text if len(text) <= most else f"{text[:most]} … {len(text) - most:,} more characters"
+    return text if len(text) <= limit else f"{text[:limit]} … {len(text) - limit:,} more characters"
 
 
 def terminal(text: str, kinds: set[str] | None = None) -> Markup:

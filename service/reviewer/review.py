@@ -292,8 +292,8 @@ class Review:
     def _lines(self, title: str) -> Iterator[str]:
         checkout = self._checkout
         yield f"# {plain(title)}\n\n**{self.summary.replace(':', ':**', 1)}\n"
-        what = "the whole tree at" if checkout.is_whole else f"`{checkout.base[:12]}` to"
-        yield f"Reviewed: {what} `{checkout.head[:12]}`; {plain(checkout.reason)}.\n"
+        scope = "the whole tree at" if checkout.is_whole else f"`{checkout.base[:12]}` to"
+        yield f"Reviewed: {scope} `{checkout.head[:12]}`; {plain(checkout.reason)}.\n"
         if self._focus:
             yield f"Focus: {plain(', '.join(self._focus))}; left out: {self._left_out}. Blockers are always listed.\n"
         if self._last is not None:

@@ -70,8 +70,8 @@ def latest(
     action: str | None = None,
 ) -> list[AuditEntry]:
     """Return the latest entries, oldest first; a filter of None is not applied."""
-    mine = optional_filter(audit.c.organization_id, organization_id)
-    conditions = [mine, optional_filter(audit.c.at, since, operator.ge)]
+    is_own = optional_filter(audit.c.organization_id, organization_id)
+    conditions = [is_own, optional_filter(audit.c.at, since, operator.ge)]
     if action is not None:
         conditions.append(sa.or_(audit.c.action == action, audit.c.action.startswith(f"{action}.", autoescape=True)))
     newest = [audit.c.at.desc(), audit.c.id.desc()]

@@ -93,14 +93,14 @@ def latest(
     connection: sa.Connection, limit: int, *, organization_id: str | None = None, result: str | None = None
 ) -> list[DeliveryEntry]:
     """Return the latest decisions, oldest first; a filter of None is not applied."""
-    mine = optional_filter(deliveries.c.organization_id, organization_id)
-    return _entries(connection, mine, optional_filter(deliveries.c.result, result), limit=limit)[::-1]
+    is_own = optional_filter(deliveries.c.organization_id, organization_id)
+    return _entries(connection, is_own, optional_filter(deliveries.c.result, result), limit=limit)[::-1]
 
 
 def latest_scheduled(connection: sa.Connection, organization_id: str) -> dict[tuple[str, int], DeliveryEntry]:
     """Return the latest decision on each schedule, keyed by repository (`github:acme/api`) and rule."""
-    mine = (deliveries.c.organization_id == organization_id, deliveries.c.event == SCHEDULE)
-    newest = sa.select(sa.func.max(deliveries.c.id)).where(*mine)
+    conditions = (deliveries.c.organization_id == organization_id, deliveries.c.event == SCHEDULE)
+    newest = sa.select(sa.func.max(deliveries.c.id)).where(*conditions)
     newest = newest.group_by(deliveries.c.platform, deliveries.c.path_key, deliveries.c.rule)
     entries = _entries(connection, deliveries.c.id.in_(newest))
     return {(f"{entry.platform}:{entry.path_key}", entry.rule): entry for entry in entries}

@@ -227,13 +227,13 @@ def _reason(
         other = lane.id if for_operator or lane.organization_id == run.organization_id else "another run"
         return f"{other} is at work on the branch {run.branch}"
     takers = Counter(row.slug for row in under_way)
-    mine = sum(row.organization_id == run.organization_id for row in under_way)
+    own_slots = sum(row.organization_id == run.organization_id for row in under_way)
     if len(under_way) >= slots:
         by = ", ".join(f"{count} by {slug}" for slug, count in takers.most_common())
-        by = by if for_operator else f"{mine} by this organization"
+        by = by if for_operator else f"{own_slots} by this organization"
         return f"{'the only slot is' if slots == 1 else f'all {slots} slots are'} taken: {by}"
     share = share_of(connection, slots, settings.organization_slots)
-    if mine >= share:
+    if own_slots >= share:
         return f"the organization may use {plural(share, 'slot')} at a time, which other runs of it take"
     this = turns.alias()
     accepted = sa.select(this.c.accepted_at).where(this.c.run_id == turn.run_id, this.c.number == turn.number)

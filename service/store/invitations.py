@@ -68,15 +68,15 @@ def by_id(connection: sa.Connection, invitation_id: str) -> Invitation | None:
 
 
 def all_of(connection: sa.Connection, organization_id: str | None = None) -> list[Invitation]:
-    mine = optional_filter(invitations.c.organization_id, organization_id)
-    return records_of(connection, Invitation, invitations, mine, order=[invitations.c.id])
+    is_own = optional_filter(invitations.c.organization_id, organization_id)
+    return records_of(connection, Invitation, invitations, is_own, order=[invitations.c.id])
 
 
-def made_by(connection: sa.Connection, parent_id: str, most: int) -> list[Invitation]:
+def made_by(connection: sa.Connection, parent_id: str, limit: int) -> list[Invitation]:
     """Return the invitations to organizations that a partner created, newest first, at most `most`."""
     created = sa.select(organizations.c.id).where(organizations.c.parent_id == parent_id).scalar_subquery()
     theirs = invitations.c.organization_id.in_(created)
-    return records_of(connection, Invitation, invitations, theirs, order=[invitations.c.id.desc()], limit=most)
+    return records_of(connection, Invitation, invitations, theirs, order=[invitations.c.id.desc()], limit=limit)
 
 
 def invite_again(connection: sa.Connection, old: Invitation, actor: str, now: Micros) -> str | None:

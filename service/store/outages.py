@@ -35,8 +35,8 @@ class Outage:
 def begin(connection: sa.Connection, access: ModelAccess, now: Micros) -> int:
     """Record that a provider gave no answer; return when the outage began."""
     insert_new(connection, model_outages, {"source": access.source, "shown": access.shown, "since": now})
-    mine = model_outages.c.source == access.source
-    return connection.scalar(sa.select(model_outages.c.since).where(mine)) or now
+    is_same = model_outages.c.source == access.source
+    return connection.scalar(sa.select(model_outages.c.since).where(is_same)) or now
 
 
 def end(connection: sa.Connection, source: str) -> None:

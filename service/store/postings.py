@@ -72,7 +72,7 @@ class Posted:
 def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: Micros) -> Sequence[Any]:
     """Return run_id, branch, commit_sha and state of others' pull requests with this change, open or wanted earlier."""
     of_turn = (turns.c.run_id == postings.c.run_id, turns.c.number == postings.c.number)
-    mine = sa.select(turns.c.tree_sha).where(turns.c.run_id == run.id, turns.c.number == posting.number)
+    own_tree = sa.select(turns.c.tree_sha).where(turns.c.run_id == run.id, turns.c.number == posting.number)
     present = sa.tuple_(sa.literal(posting.wanted_at), sa.literal(run.id))
     earlier = sa.tuple_(postings.c.wanted_at, postings.c.run_id) < present
     # A posting with a remark did not open a pull request itself.
@@ -82,7 +82,7 @@ def same_changes(connection: sa.Connection, run: Run, posting: Posting, now: Mic
         .join(turns, sa.and_(*of_turn))
         .join(runs_table, runs_table.c.id == postings.c.run_id)
         .where(
-            turns.c.tree_sha == mine.scalar_subquery(),
+            turns.c.tree_sha == own_tree.scalar_subquery(),
             runs_table.c.organization_id == run.organization_id,
             runs_table.c.url == run.url,
             runs_table.c.branch != run.branch,
@@ -149,9 +149,9 @@ def want(
 
 def withdraw_pull_requests(connection: sa.Connection, run_ids: Sequence[str], reason: str, now: Micros) -> None:
     """Open none of the runs' pull requests that are not open yet."""
-    mine = (postings.c.run_id.in_(run_ids), postings.c.kind == "pull_request", postings.c.state == WAITING)
+    conditions = (postings.c.run_id.in_(run_ids), postings.c.kind == "pull_request", postings.c.state == WAITING)
     news = {"state": POSTED, "failure": reason, "posted_at": now, "version": postings.c.version + 1}
-    update(connection, postings, *mine, **news)
+    update(connection, postings, *conditions, **news)
 
 
 def renew_comment(connection: sa.Connection, run_id: str, now: Micros, number: int | None = None) -> None:

@@ -66,13 +66,13 @@ def take(
     now = now_in(connection, clock)
     row = {"organization_id": organization_id, "remaining": float(per_minute), "counted_at": now}
     insert_new(connection, rate_limits, row)
-    mine = rate_limits.c.organization_id == organization_id
+    is_own = rate_limits.c.organization_id == organization_id
     columns = (rate_limits.c.remaining, rate_limits.c.counted_at)
-    remaining, counted_at = connection.execute(sa.select(*columns).where(mine).with_for_update()).one()
+    remaining, counted_at = connection.execute(sa.select(*columns).where(is_own).with_for_update()).one()
     per_second = per_minute / 60
     # A clock that was set back refills nothing; a clock that was set forward fills the bucket at most.
     passed_s = max(0, now - counted_at) / SECOND_MICROS
     remaining = min(float(per_minute), remaining + passed_s * per_second)
     taken = min(wanted, int(remaining))
-    update(connection, rate_limits, mine, remaining=remaining - taken, counted_at=now)
+    update(connection, rate_limits, is_own, remaining=remaining - taken, counted_at=now)
     return taken, 0.0 if taken else (1 - remaining) / per_second

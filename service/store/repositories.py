@@ -62,9 +62,9 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     there = sa.select(organizations.c.id).where(organizations.c.id == organization_id)
     if connection.execute(there.with_for_update(read=True, key_share=True)).first() is None:
         raise InactiveOrganizationError(organization_id)
-    mine = repositories.c.organization_id == organization_id
-    same = sa.and_(mine, *_at(repository.platform, repository.path))
-    others = sa.select(repositories.c.path).where(mine, repositories.c.name == repository.name, sa.not_(same))
+    is_own = repositories.c.organization_id == organization_id
+    same = sa.and_(is_own, *_at(repository.platform, repository.path))
+    others = sa.select(repositories.c.path).where(is_own, repositories.c.name == repository.name, sa.not_(same))
     if (namesake := connection.scalar(others)) is not None:
         raise taken(repository.name, namesake)
     put_all(connection, [(organization_id, repository)], now)
@@ -136,10 +136,14 @@ def scheduled(
 def begin_due(connection: sa.Connection, key: str, now: Micros) -> Schedule | None:
     """Return a due schedule, which is due next at its first time after `now`; None: it is not due any longer."""
     repository_id, _, index = key.partition("/")
-    mine = (schedules.c.repository_id == repository_id, schedules.c.index == int(index), schedules.c.due_at <= now)
-    schedule = next(iter(scheduled(connection, None, *mine, is_locked=True)), None)
+    conditions = (
+        schedules.c.repository_id == repository_id,
+        schedules.c.index == int(index),
+        schedules.c.due_at <= now,
+    )
+    schedule = next(iter(scheduled(connection, None, *conditions, is_locked=True)), None)
     if schedule is not None:
-        update(connection, schedules, *mine, due_at=schedule.rule.next_time(now))
+        update(connection, schedules, *conditions, due_at=schedule.rule.next_time(now))
     return schedule
 
 

@@ -152,8 +152,8 @@ def on_own_branches(connection: sa.Connection, organization_id: str, since: Micr
 
 def is_worked_on(connection: sa.Connection, url: str, branch: str) -> bool:
     active = sa.select(turns.c.run_id).where(turns.c.status.in_(OPEN))
-    here = (runs.c.url == url, runs.c.branch == branch, runs.c.id.in_(active))
-    return exists(connection, runs, *here)
+    conditions = (runs.c.url == url, runs.c.branch == branch, runs.c.id.in_(active))
+    return exists(connection, runs, *conditions)
 
 
 def commits_on(connection: sa.Connection, run: Run) -> frozenset[str]:

@@ -331,8 +331,8 @@ def cancel_each(
 
 def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: Micros) -> int:
     """End every open turn of an organization as failed; return how many there were."""
-    mine = sa.select(runs.c.id).where(runs.c.organization_id == organization_id)
-    run_ids = connection.scalars(sa.select(turns.c.run_id).where(turns.c.run_id.in_(mine), _OPEN)).all()
+    own_runs = sa.select(runs.c.id).where(runs.c.organization_id == organization_id)
+    run_ids = connection.scalars(sa.select(turns.c.run_id).where(turns.c.run_id.in_(own_runs), _OPEN)).all()
     return sum(cancel(connection, run_id, reason, now) for run_id in run_ids)
 
 

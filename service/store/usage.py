@@ -148,9 +148,9 @@ def _add(
 ) -> None:
     if not insert_new(connection, table, key | once | figures):
         more: dict[str, object] = {name: table.c[name] + figure for name, figure in figures.items()}
-        dated, mine = once["list_prices_of"], table.c.list_prices_of
+        dated, column = once["list_prices_of"], table.c.list_prices_of
         if dated is not None:
-            more["list_prices_of"] = sa.case((mine < dated, mine), else_=dated)
+            more["list_prices_of"] = sa.case((column < dated, column), else_=dated)
         update(connection, table, *(table.c[name] == value for name, value in key.items()), **more)
 
 

@@ -182,18 +182,18 @@ class _Case:
         if any((entry.cause, entry.rule, entry.agent) == (event.cause, index, rule.agent) for entry in past):
             subject = {COMMENT: "comment", FAILED: "check of this commit", ISSUE: "request"}.get(event.kind, "commit")
             return DeliveryDecision("repeated", f"{rule.agent} has had this {subject} by this rule")
-        mine = [entry for entry in past if (entry.event, entry.agent) == (event.kind, rule.agent)]
+        same_agent = [entry for entry in past if (entry.event, entry.agent) == (event.kind, rule.agent)]
         if event.kind == FAILED:
             # Start no agent that is working on this commit or created it.
-            here = [entry.run_id for entry in mine if entry.run_id and entry.head_sha == event.head_sha]
-            if turns.open_runs(connection, here):
+            on_commit = [entry.run_id for entry in same_agent if entry.run_id and entry.head_sha == event.head_sha]
+            if turns.open_runs(connection, on_commit):
                 return DeliveryDecision("own", f"{rule.agent} is at work on this commit")
             if turns.is_own_commit(connection, event.head_sha):
-                used = sum(turns.is_own_commit(connection, entry.head_sha) for entry in mine)
+                used = sum(turns.is_own_commit(connection, entry.head_sha) for entry in same_agent)
                 if used >= rule.own_commits:
                     text = f"the service pushed this commit (own_commits = {rule.own_commits})"
                     return DeliveryDecision("own", text)
-        if event.kind == ISSUE and turns.open_runs(connection, [entry.run_id for entry in mine if entry.run_id]):
+        if event.kind == ISSUE and turns.open_runs(connection, [entry.run_id for entry in same_agent if entry.run_id]):
             return DeliveryDecision("refused", f"{rule.agent} is at work on this issue")
         reason = self._late()
         return DeliveryDecision("stale", reason) if reason else None

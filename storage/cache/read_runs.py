@@ -121,7 +121,9 @@ def agents(connection: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(column(connection, sql, CAP))
 
 
-def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: int) -> tuple[int, tuple[RunRow, ...]]:
+def on_branch(
+    connection: sqlite3.Connection, run_id: str, each_way: int, count_limit: int
+) -> tuple[int, tuple[RunRow, ...]]:
     """The number of runs on a run's branch, at most `most`, and those around it, newest first."""
     with snapshot(connection):
         row = connection.execute(
@@ -139,7 +141,9 @@ def on_branch(connection: sqlite3.Connection, run_id: str, each_way: int, most: 
             ).fetchall()
             for side, way, limit in ((">", "ASC", each_way), ("<=", "DESC", each_way + 1))
         ]
-        total = scalar(connection, f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)", *row[:2], most)
+        total = scalar(
+            connection, f"SELECT count(*) FROM (SELECT 1 FROM runs WHERE {same} LIMIT ?)", *row[:2], count_limit
+        )
     return total, tuple(row_of(values) for values in (*reversed(around[0]), *around[1]))
 
 

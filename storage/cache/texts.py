@@ -47,7 +47,7 @@ def fill(connection: sqlite3.Connection) -> bool:
     return len(missing) > _STEP
 
 
-def newest(connection: sqlite3.Connection, condition: RunFilter, most: int) -> list[Place] | None:
+def newest(connection: sqlite3.Connection, condition: RunFilter, limit: int) -> list[Place] | None:
     """The newest matching runs, `most` at most, in their order; None: the index cannot help."""
     if (parts := _parts(connection, condition)) is None:
         return None
@@ -56,11 +56,11 @@ def newest(connection: sqlite3.Connection, condition: RunFilter, most: int) -> l
     # Closed even if a statement within is interrupted: as long as one is open, the connection stays interrupted.
     with closing(connection.execute("SELECT block, newest_us, texts FROM texts ORDER BY newest_us DESC")) as blocks:
         for block, newest_us, texts in blocks:
-            places = sorted(places, reverse=True)[:most]
-            if len(places) == most and places[-1][0] > newest_us:
+            places = sorted(places, reverse=True)[:limit]
+            if len(places) == limit and places[-1][0] > newest_us:
                 break
             places += _matching(connection, _numbers(block, texts, words), replace(condition, search=""))
-    return sorted(places, reverse=True)[:most]
+    return sorted(places, reverse=True)[:limit]
 
 
 def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str, int] | None:

@@ -120,13 +120,13 @@ def searched(
     if not condition.search or sort != RunSort() or not remembered.reads_texts:
         return None
     known: tuple[int, list[texts.Place]] = remembered.get(connection, ("newest", condition), lambda: (0, []))
-    most, places = known
-    if len(places) == most < offset + limit:
-        most = offset + limit
-        if (newest := texts.newest(connection, condition, most)) is None:
+    count, places = known
+    if len(places) == count < offset + limit:
+        count = offset + limit
+        if (newest := texts.newest(connection, condition, count)) is None:
             return None
         places = newest
-        remembered.values["newest", condition] = most, places
+        remembered.values["newest", condition] = count, places
     numbers = json.dumps([number for _, _, number in places[offset : offset + limit]])
     sql = f"SELECT {COLUMNS} FROM json_each(?) AS w CROSS JOIN runs AS r ON r.id = w.value ORDER BY w.key"
     return tuple(row_of(values) for values in connection.execute(sql, (numbers,)).fetchall())

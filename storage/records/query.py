@@ -207,8 +207,8 @@ class RunWindow(Struct, frozen=True):
 
     def row_of_run(self, run_id: str) -> int | None:
         """The number of the row with this run, if it is here."""
-        here = range(self.offset, self.offset + len(self.rows) + len(self.gaps) + len(self.heads))
-        return next((index for index in here if (row := self.row(index)) is not None and row.run_id == run_id), None)
+        indexes = range(self.offset, self.offset + len(self.rows) + len(self.gaps) + len(self.heads))
+        return next((index for index in indexes if (row := self.row(index)) is not None and row.run_id == run_id), None)
 
     def holds(self, first: int, last: int) -> bool:
         """Whether all rows from first to last are loaded; rows beyond the table's end do not count."""

@@ -44,13 +44,13 @@ def claim_alerts(
 
     A console reports the end of a state if a console reported its beginning. `apart`: regardless of bots.
     """
-    won, here = set[str](), "console:" if apart else ""
+    won, prefix = set[str](), "console:" if apart else ""
     execute(connection, _FORGET_ALERTS, now - KEPT)
     for alert in alerts:
-        begun = [f"{here}{key}" for key in alert.after]
+        begun = [f"{prefix}{key}" for key in alert.after]
         if begun and not any(scalar(connection, _OUTCOME, key) == "shown" for key in begun):
             continue
-        row = _row(replace(alert, key=f"{here}{alert.key}"), now, "shown")
+        row = _row(replace(alert, key=f"{prefix}{alert.key}"), now, "shown")
         if execute(connection, f"{_ENTER} DO UPDATE SET outcome = 'shown' WHERE outcome IS NULL", *row).rowcount == 1:
             won.add(alert.key)
     return frozenset(won)
@@ -58,8 +58,8 @@ def claim_alerts(
 
 def reported_alerts(connection: sqlite3.Connection, keys: Sequence[str], *, apart: bool) -> frozenset[str]:
     """The keys whose alerts have an outcome: sent, shown or suppressed."""
-    here = "console:" if apart else ""
-    return frozenset(key for key in keys if scalar(connection, _OUTCOME, f"{here}{key}") is not None)
+    prefix = "console:" if apart else ""
+    return frozenset(key for key in keys if scalar(connection, _OUTCOME, f"{prefix}{key}") is not None)
 
 
 def _row(alert: Alert, now: datetime, outcome: Settled | None = None) -> tuple[Value, ...]:

@@ -198,13 +198,13 @@ async def test_neighbours_of_a_run_are_of_its_repository(cache: Cache) -> None:
     runs += [make_run(9, branch="", created_at=NOON + timedelta(hours=9)), make_run(10, branch="old")]
     runs.append(make_run(11, branch="elsewhere", repository="acme/web", created_at=NOON + timedelta(hours=8)))
     await cache.store_runs(runs, asked_at=NOON)
-    total, around = await cache.on_branch(runs[3].run_id, each_way=2, most=100)
-    first, oldest = await cache.on_branch(runs[0].run_id, each_way=1, most=5)
+    total, around = await cache.on_branch(runs[3].run_id, each_way=2, count_limit=100)
+    first, oldest = await cache.on_branch(runs[0].run_id, each_way=1, count_limit=5)
 
     assert (total, [row.run_id for row in around]) == (7, [runs[n].run_id for n in (5, 4, 3, 2, 1)])
     assert (first, [row.run_id for row in oldest]) == (5, [runs[1].run_id, runs[0].run_id])
     for run_id in (runs[8].run_id, "not there"):
-        assert await cache.on_branch(run_id, each_way=2, most=100) == (0, ())
+        assert await cache.on_branch(run_id, each_way=2, count_limit=100) == (0, ())
     assert await cache.branches(RunFilter()) == ("elsewhere", "main", "old")
     assert await cache.branches(RunFilter(repositories=("acme/api",))) == ("main", "old")
 

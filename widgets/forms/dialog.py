@@ -192,9 +192,9 @@ class FormDialog(Vertical):
             self.query_one(f"#{page}").display = page == current
         for verb in self._verbs:
             self.query_one(f"#verb-{verb.name}").display = phase in verb.phases and verb.name not in without
-        here = {"editing": 0, "preview": 1}.get(phase, 2)
+        number = {"editing": 0, "preview": 1}.get(phase, 2)
         self.border_subtitle = Content(" ▸ ").join(
-            Content.assemble((f"{step + 1} {word}", "bold $primary" if step == here else "$foreground 70%"))
+            Content.assemble((f"{step + 1} {word}", "bold $primary" if step == number else "$foreground 70%"))
             for step, word in enumerate(self._steps)
         )
 

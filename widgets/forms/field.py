@@ -145,8 +145,8 @@ class FormField(Widget):
     @on(CharactersRemoved)
     def report_removed(self, message: CharactersRemoved) -> None:
         message.stop()
-        what = "character" if message.count == 1 else "characters"
-        self.say(f"{message.count} {what} that cannot be shown or did not fit were left out.", "warn")
+        noun = "character" if message.count == 1 else "characters"
+        self.say(f"{message.count} {noun} that cannot be shown or did not fit were left out.", "warn")
 
 
 class LineField(FormField):

@@ -114,9 +114,9 @@ class ChoiceInput(LineInput):
         stem = self._typed()
         matches = self.matches()
         ring = (stem, *(choice for choice in matches if choice != stem))
-        here = ring.index(self.value) if self.value in ring else 0
+        index = ring.index(self.value) if self.value in ring else 0
         self._stem = stem
-        self._chosen = ring[(here + step) % len(ring)]
+        self._chosen = ring[(index + step) % len(ring)]
         self.value = self._chosen
         self.cursor_position = len(self.value)
 

@@ -439,10 +439,10 @@ class DiffView(TextView):
     def _line(self, file: int, line: int, numbers: str, words: Spans, width: int, ground: str) -> Strip:
         kind = self._rows.patch.kinds[line]
         room = len(numbers) + 1
-        here = ground or LINE_BACKGROUNDS.get(kind, "")
-        gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, here)
+        background = ground or LINE_BACKGROUNDS.get(kind, "")
+        gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, background)
         text = self.lit(self._pieces(file, line, words))
-        return Strip.join([gutter, self.panned(text, max(1, width - room), here)])
+        return Strip.join([gutter, self.panned(text, max(1, width - room), background)])
 
     def _heading(self, file: int, width: int) -> list[TextPiece]:
         facts = self.changed(file)

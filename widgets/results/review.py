@@ -193,13 +193,13 @@ def _inline(tokens: "Sequence[Token]", tone: str) -> Iterator[TextPiece]:
             yield TextPiece(safe_line(token.content), "strong" if strong and tone == "plain" else tone)
 
 
-def _words(pieces: Sequence[TextPiece], most: int) -> Iterator[TextPiece]:
+def _words(pieces: Sequence[TextPiece], width: int) -> Iterator[TextPiece]:
     """The pieces word by word, each with its trailing blank; a word longer than a line is split."""
     for piece in pieces:
         for word in [piece.text] if piece.text == "\n" else piece.text.replace(" ", " \0").split("\0"):
             text = word
-            while cell_len(text) > most:
-                head = shorten(text, most)[:-1] or text[:1]
+            while cell_len(text) > width:
+                head = shorten(text, width)[:-1] or text[:1]
                 yield piece._replace(text=head)
                 text = text[len(head) :]
             if text:

@@ -154,11 +154,11 @@ class ColumnChoice(Struct, frozen=True):
     def moved(self, key: str, step: int) -> "ColumnChoice":
         """The choice with the column moved by this many places; frozen columns stay in front."""
         columns = list(self.columns)
-        here = next((index for index, column in enumerate(columns) if column.title == key), -1)
-        there = here + step
-        if here < 0 or not 0 <= there < len(columns) or columns[here].frozen != columns[there].frozen:
+        place = next((index for index, column in enumerate(columns) if column.title == key), -1)
+        there = place + step
+        if place < 0 or not 0 <= there < len(columns) or columns[place].frozen != columns[there].frozen:
             return self
-        columns.insert(there, columns.pop(here))
+        columns.insert(there, columns.pop(place))
         return replace(self, shown=tuple(column.title for column in columns))
 
     def sized(self, key: str, width: int | None) -> "ColumnChoice":

@@ -107,7 +107,7 @@ def subject(view: RunView, width: int) -> list[Line]:
     return lines + _field("result" if view.detail.is_final else "now", result, width, "")
 
 
-def log_tail(view: RunView, width: int, most: int) -> list[Line]:
+def log_tail(view: RunView, width: int, max_lines: int) -> list[Line]:
     """Up to this many last lines of a failed run's log; without a log, the reason."""
     tail = view.log
     style = STYLES["bad"]
@@ -116,7 +116,7 @@ def log_tail(view: RunView, width: int, most: int) -> list[Line]:
     if tail is None or tail.missing:
         return [*heading("Log"), *wrapped("Reading…" if tail is None else tail.missing, width, QUIET), line()]
     drawn = [part for text in tail.lines for part in wrapped(text, width, style if text == tail.why else "")]
-    return [*heading("Log", "its end; l opens it"), *drawn[-most:], line()]
+    return [*heading("Log", "its end; l opens it"), *drawn[-max_lines:], line()]
 
 
 def fields(view: RunView, now: datetime, as_of: datetime, width: int, agent: str | None = None) -> list[Line]:
@@ -166,12 +166,12 @@ def branch(view: RunView, now: datetime, width: int, keys: str = "") -> list[Lin
     lines = heading("On this branch", f"{total:,}{plus} runs{keys}")
     for row in view.branch.rows:
         badge = run_badge(row.status, is_final=row.is_final)
-        here = row.run_id == view.detail.run.run_id
+        is_current = row.run_id == view.detail.run.run_id
         when = started(row.created_at or row.first_seen_at, now)
         run_id = shorten(safe_text(row.run_id), max(8, width - LABEL - 2 - len(when) - 2), "middle")
         name = f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style
-        mark = "▸ " if here else "  "
-        lines.append(line((mark, "$accent"), name, (run_id, "bold" if here else ""), (f"  {when}", QUIET)))
+        mark = "▸ " if is_current else "  "
+        lines.append(line((mark, "$accent"), name, (run_id, "bold" if is_current else ""), (f"  {when}", QUIET)))
     if (hidden := total - len(view.branch.rows)) > 0:
         lines.append(line((f"  and {hidden:,}{plus} more", QUIET)))
     return lines

@@ -131,9 +131,9 @@ class SuggestionList(Widget):
         width = max((cell_len(offer.insert) for offer in self.offers), default=0)
         lines = []
         for index, offer in enumerate(self.offers):
-            here = " on $block-cursor-blurred-background" if index == self.chosen else ""
-            name = (" ▸ " if here else "   ", f"$accent{here}"), (fit(offer.insert, width), f"$foreground{here}")
-            about = f"  {offer.about} " if offer.about else " ", f"$foreground 70%{here}"
+            ground = " on $block-cursor-blurred-background" if index == self.chosen else ""
+            name = (" ▸ " if ground else "   ", f"$accent{ground}"), (fit(offer.insert, width), f"$foreground{ground}")
+            about = f"  {offer.about} " if offer.about else " ", f"$foreground 70%{ground}"
             lines.append(Content.assemble(*name, about))
         return Content("\n").join(lines)
 

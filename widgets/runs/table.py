@@ -231,9 +231,9 @@ class RunTable(CursorView, can_focus=True):
         # Decide where the cursor and the view go.
         is_sought = self._cursor_id is not None and self.row is None
         place = self.cursor, self.scroll_offset.y, self.page, self._unseen
-        here = Position(*place, self._cursor_id, is_sought, self._is_moved)
+        position = Position(*place, self._cursor_id, is_sought, self._is_moved)
         self.total = window.total + (None in self._missing)
-        there = here.after(before, window, request, self.total, is_replacing=was_replacing)
+        there = position.after(before, window, request, self.total, is_replacing=was_replacing)
         self._make_room()
         # Remembered, so that the same rows are not requested again.
         self._asked = (request.offset, request.limit)
@@ -245,14 +245,14 @@ class RunTable(CursorView, can_focus=True):
             self.is_replacing = False
             self.styles.text_opacity = 1.0
             self.post_message(self.Replaced())
-        if there.top != here.top:
+        if there.top != position.top:
             self.scroll_rows_to(there.top)
         self._unseen = there.unseen
         # Decide what to repaint: everything if the view moved or rows are gone, otherwise only the lines that differ.
-        if was_replacing or before.total > window.total or there.top != here.top or not before.rows:
+        if was_replacing or before.total > window.total or there.top != position.top or not before.rows:
             self.refresh()
         else:
-            others = {here.cursor, there.cursor, before.total, window.total}
+            others = {position.cursor, there.cursor, before.total, window.total}
             lines = ((before.row, window.row), (before.gap, window.gap), (before.head, window.head))
             for index in self.visible_rows:
                 if index in others or any(old(index) != new(index) for old, new in lines):
@@ -488,13 +488,13 @@ class RunTable(CursorView, can_focus=True):
 
     def action_stretch(self, rows: int) -> None:
         """Mark the run under the cursor and the next one; going back unmarks."""
-        here = self.row
+        row = self.row
         there = self.window.row(self.cursor + rows)
         # Stop where rows are missing: a range never skips a run.
-        if here is not None and there is not None:
-            ids = self._range if self._range[-1:] == [here.run_id] else [here.run_id]
+        if row is not None and there is not None:
+            ids = self._range if self._range[-1:] == [row.run_id] else [row.run_id]
             is_back = ids[-2:-1] == [there.run_id]
-            self.mark(ids[-1:] if is_back else (here.run_id, there.run_id), is_marked=not is_back)
+            self.mark(ids[-1:] if is_back else (row.run_id, there.run_id), is_marked=not is_back)
             self._range = ids[:-1] if is_back else [*ids, there.run_id]
             self.action_move(rows)
 
