@@ -190,8 +190,8 @@ class RuleEditor(Widget):
     def show(self, result: RuleView | Mistake, now: datetime) -> None:
         quiet = STYLES["quiet"]
         if isinstance(result, Mistake):
-            where = Content.styled(f"✗ {result.location or 'not a valid rule'}", f"{STYLES['bad']} bold")
-            lines = [where, Content(result.message), Content.styled(result.fix, quiet)]
+            heading = Content.styled(f"✗ {result.location or 'not a valid rule'}", f"{STYLES['bad']} bold")
+            lines = [heading, Content(result.message), Content.styled(result.fix, quiet)]
         else:
             off = " Disabled: enabled = false." if result.mode == "off" else ""
             lines = [Content.assemble(("✓ ", STYLES["good"]), result.sentence, (off, STYLES["warn"]))]

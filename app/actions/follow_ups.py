@@ -69,8 +69,8 @@ class FollowUps:
 
     async def cancel(self, decision_id: int) -> bool:
         """Cancel a waiting follow-up; return whether it was still waiting."""
-        by = f"cancelled by {self.actions.actor}"
-        is_cancelled = await self.usable_state().change_outcome(decision_id, "queued", "skipped", by)
+        reason = f"cancelled by {self.actions.actor}"
+        is_cancelled = await self.usable_state().change_outcome(decision_id, "queued", "skipped", reason)
         self.announce(StateChangedElsewhere())
         return is_cancelled
 

@@ -158,20 +158,20 @@ class ManyForm(ActionForm):
 
     async def send(self, _request: WriteRequest) -> None:
         await self.form_draft.mark_sent(self.engine.clock())
-        rest = self.run_batch.left_to_send[: self._cap]
+        next_ones = self.run_batch.left_to_send[: self._cap]
         words = self.values["instructions"]
         sender = BatchSender(self.engine.actions.submit)
         problem = ""
         try:
             self._put(replace(self.run_batch, is_sending=True))
-            for count, run in enumerate(rest):
+            for count, run in enumerate(next_ones):
                 if self._is_stopped or not sender.may_send:
                     break
                 done = len(self.run_batch.confirmed)
                 in_all = ""
-                if len(rest) < len(self.run_batch.runs):
+                if len(next_ones) < len(self.run_batch.runs):
                     in_all = f" · {done:,} of {len(self.run_batch.runs):,} in all"
-                so_far = f"{count:,} of {len(rest):,} sent{in_all} · now {run.run_id}   esc stop after this one"
+                so_far = f"{count:,} of {len(next_ones):,} sent{in_all} · now {run.run_id}   esc stop after this one"
                 self.dialog.sending(safe_text(so_far, limit=LISTED))
                 result = await sender.send(*self.run_batch.request(run, words))
                 self._put(replace(self.run_batch, sent={**self.run_batch.sent, run.run_id: result}))
@@ -194,7 +194,7 @@ class ManyForm(ActionForm):
 
     async def _end(self, problem: str) -> None:
         batch = self.run_batch
-        rest = len(self.run_batch.left_to_send)
+        left = len(self.run_batch.left_to_send)
         view = batch.view({})
         results = batch.sent.values()
         unknown = next(iter(batch.unknown), None)
@@ -209,10 +209,10 @@ class ManyForm(ActionForm):
             if run.run_id in batch.sent and line.opens is None
         )
         meaning = [problem] if problem else []
-        if rest:
-            them = "is left, and stays marked" if rest == 1 else "are left, and stay marked"
-            more = f" Press ^s to send the next {min(rest, self._cap):,}." if unknown is None else ""
-            meaning.append(f"{rest:,} {them}.{more}")
+        if left:
+            them = "is left, and stays marked" if left == 1 else "are left, and stay marked"
+            more = f" Press ^s to send the next {min(left, self._cap):,}." if unknown is None else ""
+            meaning.append(f"{left:,} {them}.{more}")
         verdict: OutcomeVerdict = "failed"
         if unknown is not None:
             verdict = "unknown"

@@ -112,10 +112,10 @@ class ContinueRunForm(ActionForm):
     def make_rows(self) -> Sequence[Widget]:
         run = self._run
         self._fact = FormFact("run", run.run_id, run_badge(run.status, is_final=self._has_ended))
-        where = FormFact("on", f"{run.repository.label}  {run.branch_name}")
+        place = FormFact("on", f"{run.repository.label}  {run.branch_name}")
         question = Content(safe_text(self._question, limit=2_000))
         asked = [Static(question, classes="form-notice")] if self._question else []
-        return (self._fact, where, self._conversation, *asked, *super().make_rows())
+        return (self._fact, place, self._conversation, *asked, *super().make_rows())
 
     async def on_mount(self) -> None:
         """Read the conversation once the layout has room for it."""

@@ -287,8 +287,8 @@ async def _reply(response: httpx.Response, call: Call, token: Token) -> Reply:
     if status not in (_READ if call.body is None else _WRITTEN):
         reason = f"The service answered {status}, which the API does not have."
         if response.is_redirect:
-            where = mask(response.headers.get("Location", "nowhere"), token)[:200]
-            reason = f"The service redirects to {where!r}; the token is never sent there. Correct base_url."
+            target = mask(response.headers.get("Location", "nowhere"), token)[:200]
+            reason = f"The service redirects to {target!r}; the token is never sent there. Correct base_url."
         raise UnusableAnswerError(reason, status=status)
     return Reply(status, await _body(response, call.most_bytes, token), response.headers)
 

@@ -197,10 +197,10 @@ def describe_request(decision: Decision, run: RunDetail | None) -> str:
     As in `acme/api fix/login: continue “Log in”: Fix it.`; `run` is the cached run that triggered it.
     """
     facts = decision.occurrence.facts
-    where = [facts.get("run.repository", ""), facts.get("run.branch", "")]
+    names = [facts.get("run.repository", ""), facts.get("run.branch", "")]
     about = ""
     if run is not None:
-        where = [run.run.repository.label, run.run.branch_name]
+        names = [run.run.repository.label, run.run.branch_name]
         about = f" “{run.summary.asked}”" if run.summary.asked else ""
     try:
         request = json.loads(decision.request_json or "null")
@@ -208,16 +208,16 @@ def describe_request(decision: Decision, run: RunDetail | None) -> str:
         body = request["body"]
         name = unquote(path.split("/")[-2])
         if path.endswith("/cancel"):
-            return f"{' '.join(filter(None, where)) or name}: cancel{about}"
+            return f"{' '.join(filter(None, names)) or name}: cancel{about}"
         if path.startswith("/external/agents/"):
             return f"{body['repository']}: start the agent {name}"
         action = f"continue{about}"
-        if "run_id" not in body or not any(where):
+        if "run_id" not in body or not any(names):
             reference = body["repository"]
-            where = [Repository.of(reference["platform"], reference["data"]).label, body.get("branch_name") or ""]
+            names = [Repository.of(reference["platform"], reference["data"]).label, body.get("branch_name") or ""]
         if "run_id" not in body:
             action = "start a run"
-        return f"{' '.join(filter(None, where))}: {action}: {first_line(body['instructions'])}"
+        return f"{' '.join(filter(None, names))}: {action}: {first_line(body['instructions'])}"
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
         return ""  # Another version of Runwarden stored it.
 

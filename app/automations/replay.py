@@ -172,8 +172,8 @@ class Playback(Observer):
         seen = Seen(now, self.changes[begin:end], self.ahead, watermark=Watermark(end))
         match self.rule.on:
             case OnStuck():
-                there = (spell for spell in self.stuck if spell.at <= now <= spell.until)
-                return replace(seen, stuck=tuple(replace(spell.run, last_seen_at=now + self.ahead) for spell in there))
+                spells = (spell for spell in self.stuck if spell.at <= now <= spell.until)
+                return replace(seen, stuck=tuple(replace(spell.run, last_seen_at=now + self.ahead) for spell in spells))
             case OnHealth():
                 return replace(seen, incidents=tuple(self._past_incidents(now)))
             case OnUnknownAction():

@@ -298,9 +298,9 @@ class AutomationsScreen(BaseScreen):
         choices = list[tuple[Content, str]]()
         for run in runs:
             badge = run_badge(run.status)
-            where = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
+            place = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
             when = f"{started(run.created_at, now)}  {safe_text(run.run_id)}"
-            choices.append((Content.assemble((badge.text, badge.style), f"  {where}\n  {when}"), run.run_id))
+            choices.append((Content.assemble((badge.text, badge.style), f"  {place}\n  {when}"), run.run_id))
         return await self.app.push_screen_wait(ChoiceSheet("Choose a run", choices))
 
     @on(LineTable.Chosen)

@@ -221,12 +221,12 @@ class AutomationForm(ModalScreen[str | None]):
         except ConfigError as error:
             key = (error.key or "").removeprefix("automations[1]").removeprefix(".")
             line = f"line {error.line}" if error.line is not None else ""
-            where = safe_text(", ".join(filter(None, (line, key))))
+            place = safe_text(", ".join(filter(None, (line, key))))
             message = safe_text(error.message[:1].upper() + error.message[1:], limit=400)
-            result: RuleView | Mistake = Mistake(where, message, safe_text(error.fix, limit=400))
+            result: RuleView | Mistake = Mistake(place, message, safe_text(error.fix, limit=400))
         else:
-            rest = [other for other in self._file.settings.automations if other.name != self._name]
-            result = view_of(rule, None, [*rest, rule], now)
+            other_rules = [other for other in self._file.settings.automations if other.name != self._name]
+            result = view_of(rule, None, [*other_rules, rule], now)
         if text == self._editor.input.text:  # Otherwise the newer text is being checked already.
             self._rule = rule
             self._editor.show(result, now)

@@ -169,10 +169,10 @@ def _feeds(rule: Rule, other: Rule) -> bool:
 
 
 def _scope(scope: Scope) -> str:
-    where = f" in {' or '.join(scope.repositories)}" if scope.repositories else ""
+    repositories = f" in {' or '.join(scope.repositories)}" if scope.repositories else ""
     branches = f" on {' or '.join(scope.branches)}" if scope.branches else ""
     labels = " and ".join(f"{name}={' or '.join(globs)}" for name, globs in scope.labels)
-    return f"{where}{branches}{f' labelled {labels}' if labels else ''}"
+    return f"{repositories}{branches}{f' labelled {labels}' if labels else ''}"
 
 
 def _quoted(text: str) -> str:

@@ -82,8 +82,8 @@ async def _profile(invocation: Invocation) -> list[Check]:
         settings = invocation.settings(quietly=True)
         profile = invocation.profile(settings) if settings.profiles else None
     except ConfigError as error:
-        where = "" if error.line is None else f", line {error.line}"
-        return [Check("configuration", f"it cannot be used{where}", "Run: runwarden config check")]
+        line = "" if error.line is None else f", line {error.line}"
+        return [Check("configuration", f"it cannot be used{line}", "Run: runwarden config check")]
     source = "environment only" if settings.file is None else "file"
     configuration = Check("configuration", f"{source}, {plural(len(settings.profiles), 'profile')}")
     if profile is None:
@@ -117,22 +117,22 @@ def _program(name: str) -> str:
 
 def _data(settings: Settings, profile: Profile) -> Check:
     folder = data_folder(settings, profile)
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(there).free >> 20
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free >> 20
     files = (folder / name for name in (CACHE_FILE, LEDGER_FILE, STATE_FILE))
     sizes = [f"{file.name} {file.stat().st_size >> 10} KiB" for file in files if file.exists()]
     text = f"{', '.join(sizes) or 'empty'}, {free:,} MiB free"
-    if not os.access(there, os.W_OK):
+    if not os.access(existing, os.W_OK):
         return Check("data folder", text, "It cannot be written: change its owner, or use --data-dir.")
-    system = file_system(there)
+    system = file_system(existing)
     fix = "Move it to a local disk: SQLite's locks may fail there." if system in NETWORK else ""
     return Check("data folder", f"{text}, on {system or 'an unknown file system'}", fix)
 
 
 async def _service(invocation: Invocation, profile: Profile) -> Check:
     address = urlsplit(profile.base_url)
-    where = "on this machine" if address.hostname in {"127.0.0.1", "localhost", "::1"} else "remote"
-    text = f"{where}, {address.scheme}"
+    place = "on this machine" if address.hostname in {"127.0.0.1", "localhost", "::1"} else "remote"
+    text = f"{place}, {address.scheme}"
     begun = time.monotonic()
     try:
         async with invocation.engine(needs_token=True) as engine:

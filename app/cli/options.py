@@ -261,8 +261,8 @@ class CommandGroup(HelpfulCommand, click.Group):
         """Find the command; an unknown one is refused with a suggestion."""
         known = self._summaries()
         is_known = args[0] in known or args[0] in self._elsewhere
-        if not is_known and not ctx.resilient_parsing and (meant := closest(args[0], known)):
-            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {meant}?", ctx)
+        if not is_known and not ctx.resilient_parsing and (suggestion := closest(args[0], known)):
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {suggestion}?", ctx)
         return super().resolve_command(ctx, args)
 
     def _summaries(self) -> dict[str, str]:

@@ -267,8 +267,8 @@ class Rows(Generic[T]):
         """Print the end of the list; `empty` is the note below a table without items."""
         match self.output.format:
             case Format.JSON:
-                rest = self.output.json({"count": self.count, **(more or {})}).removeprefix("{")
-                self.output.print(("\n  ]," if self.count else f'{{\n  "{self.key}": [],') + rest)
+                ending = self.output.json({"count": self.count, **(more or {})}).removeprefix("{")
+                self.output.print(("\n  ]," if self.count else f'{{\n  "{self.key}": [],') + ending)
             case Format.CSV if not self.count:
                 self.output.csv([[column.name for column in self.columns if column.name]])
             case Format.TABLE if self.count:

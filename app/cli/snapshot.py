@@ -61,8 +61,8 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     if not shown:
         return [*head, "No runs yet."]
     table = Table(COLUMNS, width).lines(shown)
-    rest = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
-    return [*head, *table, *rest]
+    more = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
+    return [*head, *table, *more]
 
 
 def _freshness(link: LinkState | None, now: datetime) -> str:

@@ -83,9 +83,9 @@ class Engine:
         self.health = HealthSync(for_health, cache, publish, clock, leases)
         self.backfill = Backfill(self.runs, settings.history)
         self.listing = Listing(self.runs)
-        by = f"{actor}:{login()}"
+        author = f"{actor}:{login()}"
         store = partial(self.runs.reader.store, is_of_write=True)
-        self.actions = Actions(client, ledger, store, publish, clock, by, profile.read_only, settings.command_line)
+        self.actions = Actions(client, ledger, store, publish, clock, author, profile.read_only, settings.command_line)
         self.reconciliation = Reconciliation(self.runs, self.listing, self.extension, self.actions)
         self.follow_ups = FollowUps(self.actions, cache, self.usable_state, publish)
         patient_extension = replace(self.extension, client=client.at(Priority.BACKFILL))

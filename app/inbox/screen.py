@@ -285,9 +285,9 @@ class InboxScreen(BaseScreen):
             return ()
         if marked := tuple(item for item in self._items if item.key in self._marked):
             return marked
-        if (gone := self._gone) is not None:
+        if (closed := self._gone) is not None:
             self._gone = None
-            self.session.notify(f"No longer open: {gone.title}. Press again to act on the selected item.")
+            self.session.notify(f"No longer open: {closed.title}. Press again to act on the selected item.")
             return ()
         return () if self._item is None else (self._item,)
 

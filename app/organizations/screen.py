@@ -159,8 +159,8 @@ class OrganizationsScreen(ActivityScreen):
             action = await self._engine.actions.submit(ResendInvitation(invitation.invitation_id))
             if action.state == "confirmed":
                 return f"The invitation of {invitation.email} was sent again."
-            why = f" {reason(action.error)}" if action.error is not None else ""
-            raise ActionRefusedError(f"It is {action.state.replace('_', ' ')}.{why}")
+            explanation = f" {reason(action.error)}" if action.error is not None else ""
+            raise ActionRefusedError(f"It is {action.state.replace('_', ' ')}.{explanation}")
 
         effect = f"{invitation.email} gets a new mail. The code of the earlier one no longer works."
         title = "Send the invitation again"

@@ -228,8 +228,8 @@ def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) ->
     """The statuses in triggers and `notify.on` that no run ever had: probably typos, which would never match."""
 
     def mistake(table: Table, key: str, word: str) -> ConfigError:
-        meant = closest(word, known)
-        fix = f"Did you mean {meant}?" if meant else f"Known are: {', '.join(sorted(known))}."
+        suggestion = closest(word, known)
+        fix = f"Did you mean {suggestion}?" if suggestion else f"Known are: {', '.join(sorted(known))}."
         return table.mistake(key, f"no run has had the status {word!r}.", fix)
 
     for word in settings.notify.on:

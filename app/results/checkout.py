@@ -106,9 +106,9 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
         raise GitError(f"{safe_text(str(top))} has uncommitted changes ({_names(dirty)}). Commit or stash them first.")
     # If files are in the way, git would report only that the patch does not apply.
     changed = [file.changed() for file in patch.files]
-    gone = {entry.path for entry in changed if entry.kind == "deleted"}
-    gone |= {entry.old_path for entry in changed if entry.kind == "renamed" and entry.old_path}
-    new = {entry.path for entry in changed if entry.kind in {"added", "renamed", "copied"}} - gone
+    deleted = {entry.path for entry in changed if entry.kind == "deleted"}
+    deleted |= {entry.old_path for entry in changed if entry.kind == "renamed" and entry.old_path}
+    new = {entry.path for entry in changed if entry.kind in {"added", "renamed", "copied"}} - deleted
     if there := _existing(top, new):
         known = "applied before, or your own untracked files. Nothing was applied."
         raise GitError(f"{safe_text(str(top))} has {_names(there)} already, {known}")
@@ -183,8 +183,8 @@ async def check_out(history: CommitHistory, branch: str, folder: Path) -> Checke
     parent = beside.parent if beside else folder
     folder = parent / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"
     with suppress(GitError):  # The folder is free, or its branch is unknown.
-        there = await git.work(folder, "symbolic-ref", "--quiet", "HEAD")
-        if as_name(there.removesuffix(b"\n")) != f"refs/heads/{branch}":
+        head = await git.work(folder, "symbolic-ref", "--quiet", "HEAD")
+        if as_name(head.removesuffix(b"\n")) != f"refs/heads/{branch}":
             # The folder of a branch whose name differs only in replaced characters.
             mark = hashlib.sha256(branch.encode("utf-8", "surrogatepass")).hexdigest()[:6]
             folder = folder.with_name(f"{folder.name}-{mark}")

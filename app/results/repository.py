@@ -475,11 +475,11 @@ class RunRepositories:
         known = {number: commit for number, commit in pinned.items() if number not in with_own}
         known |= dict(service_commits or {}) if remark or not with_own else {}
         by_id = {commit.id: commit for commit in commits}
-        gone = {known[entry.turn.number] for entry in turns if entry.turn.number in known} - by_id.keys()
-        if gone and await mirror.bring(gone):
-            for commit in gone:
+        missing = {known[entry.turn.number] for entry in turns if entry.turn.number in known} - by_id.keys()
+        if missing and await mirror.bring(missing):
+            for commit in missing:
                 by_id[commit] = (await mirror.commits(commit, None))[-1]
-        if any(known.get(entry.turn.number) in gone for entry in turns):
+        if any(known.get(entry.turn.number) in missing for entry in turns):
             remark = "The branch was rewritten: some commits are those that were kept."
         elif not with_own - known.keys():
             remark = ""

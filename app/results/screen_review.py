@@ -136,8 +136,8 @@ class ReviewPart(SearchedPart):
     def action_finding(self, step: int) -> None:
         positions = [finding.at for finding in self._reviews[self._number].findings][::step]
         position = step * self.body.source
-        if (there := next((at for at in positions if step * at > position), None)) is not None:
-            self.body.go_to(there)
+        if (target := next((at for at in positions if step * at > position), None)) is not None:
+            self.body.go_to(target)
 
     @on(LeadList.OptionSelected)
     def action_open(self) -> None:

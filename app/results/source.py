@@ -71,7 +71,7 @@ class Results:
                 return patch
             note = f"Not pushed: turn {unpushed} left it as a patch. {patch.note}"
             return replace(patch, is_pushed=False, note=note)
-        rest = "" if unpushed is None else f"Turn {unpushed} changed more, which is not pushed."
+        remark = "" if unpushed is None else f"Turn {unpushed} changed more, which is not pushed."
         change: Change | Unavailable
         try:
             change = await (await self.repositories.history(detail, commits_of(run_turns))).change(turn)
@@ -81,7 +81,7 @@ class Results:
             change = await self._from_service(run_id, turn)
             if isinstance(change, Unavailable):
                 return Unavailable(f"{error} {change.reason}")
-        return replace(change, note=f"{rest} {change.note}".strip())
+        return replace(change, note=f"{remark} {change.note}".strip())
 
     async def _from_service(self, run_id: str, turn: int | None) -> Change | Unavailable:
         change = await self._ask(lambda client: client.run_diff(run_id, turn))

@@ -224,8 +224,8 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
                 token.start, token.end, "A status has no pattern.", "Write it out, or exclude some: -status:…"
             )
         if wanted == "finding" and token.text.casefold() not in (*FINDINGS, ""):
-            meant = closest(token.text.casefold(), FINDINGS)
-            fix = f"Did you mean finding:{meant}?" if meant else f"There are {', '.join(FINDINGS)}."
+            suggestion = closest(token.text.casefold(), FINDINGS)
+            fix = f"Did you mean finding:{suggestion}?" if suggestion else f"There are {', '.join(FINDINGS)}."
             return QueryProblem(token.start, token.end, f"There is no finding {token.text!r}.", fix)
     if not given(term):
         return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {_BY_NAME[wanted].example}")
@@ -295,9 +295,11 @@ class _Parser:
             self.words += token.text.split()
             return None
         if (wanted := key_name(term.key)) is None:
-            meant = closest_key(term.key)
+            suggestion = closest_key(term.key)
             at = term.key_end - len(term.key) - 1
-            instead = f"Did you mean {meant}:?" if meant else f"There are {', '.join(each.name for each in KEYS)}."
+            instead = (
+                f"Did you mean {suggestion}:?" if suggestion else f"There are {', '.join(each.name for each in KEYS)}."
+            )
             fix = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
             return QueryProblem(at, term.key_end, f"There is no {term.key}:.", fix)
         if problem := broken(term, wanted):
@@ -357,8 +359,12 @@ class _Parser:
         (token,) = term.tokens
         state = token.text.casefold()
         if state not in STATES:
-            meant = closest(state, STATES)
-            fix = f"Did you mean is:{meant}?" if meant else "Write is:active, is:ended, is:stuck or is:followed."
+            suggestion = closest(state, STATES)
+            fix = (
+                f"Did you mean is:{suggestion}?"
+                if suggestion
+                else "Write is:active, is:ended, is:stuck or is:followed."
+            )
             return QueryProblem(token.start, token.end, f"There is no state {token.text!r}.", fix)
         if term.is_negated and state in {"stuck", "followed"}:
             mistake = f"{state.capitalize()} runs cannot be excluded."

@@ -203,16 +203,16 @@ class OlderRuns:
         extent = self._loader.extent
         empty = None if query.is_changed else query.view.empty
         vitals = session.vitals.now
-        looked: tuple[str, ...] = ()
+        lines: tuple[str, ...] = ()
         if (gap := self.gap) is not None and extent is not None:
             runs = missing_text(gap, session.run_now())
             remark = f"Searched only the {extent.held:,} runs that are here; {runs} are not."
-            looked = remark, "Press enter to ask the service."
+            lines = remark, "Press enter to ask the service."
             if self.is_fetching:
-                looked = f"Fetching {runs}: {self._how_far}.", "Press esc to stop."
+                lines = f"Fetching {runs}: {self._how_far}.", "Press esc to stop."
         read_only = session.profile.read_only
         return nothing_to_show(
-            empty, extent, vitals.runs_link, session.clock(), vitals.wait, looked=looked, read_only=read_only
+            empty, extent, vitals.runs_link, session.clock(), vitals.wait, looked=lines, read_only=read_only
         )
 
     def explanation(self, group: "RunGroup | None") -> str:
@@ -230,19 +230,19 @@ class OlderRuns:
         now = self._session.clock()
         history = self._session.settings.history
         progress = self.progress
-        why = "Press enter to fetch them."
+        hint = "Press enter to fetch them."
         if self.is_fetching:
-            why = f"They are being fetched: {self._how_far}; press esc to stop."
+            hint = f"They are being fetched: {self._how_far}; press esc to stop."
         elif self.is_paused:
-            why = "Fetching in the background is paused."
+            hint = "Fetching in the background is paused."
         elif progress.phase == "waiting" and progress.until is not None:
             reason = waits_for(progress.why, limit=160)
-            why = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
+            hint = f"Fetching waits until {clock_time(progress.until, now)}: {reason}."
         elif progress.phase == "running":
-            why = "They are being fetched in the background."
+            hint = "They are being fetched in the background."
         missing = "; ".join(missing_text(each, now) for each in extent.history.coverage.gaps or (gap,))
         return (
-            f"Not here: {missing}. {why}\n\n"
+            f"Not here: {missing}. {hint}\n\n"
             f"In the background the console fetches {history.days:g} days, and at most {history.runs:,} runs"
             " ([history] in the configuration). Older runs are fetched when you ask for them."
         )

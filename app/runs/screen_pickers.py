@@ -138,9 +138,9 @@ class ValuePicker(PickerScreen[Picked]):
         """Move the cursor; a single step wraps around the ends."""
         picks = self.query_one(PickList)
         if picks.highlighted is not None:
-            there = picks.highlighted + step
+            index = picks.highlighted + step
             count = picks.option_count
-            picks.highlighted = there % count if abs(step) == 1 else min(max(0, there), count - 1)
+            picks.highlighted = index % count if abs(step) == 1 else min(max(0, index), count - 1)
 
     def action_nothing(self) -> None:
         """Close without a value, which makes the filter match every value."""
@@ -402,9 +402,9 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         for key in choice.every_key:
             width = choice.widths.get(key)
             box = ("■ ", "$accent") if key in choice.shown else ("□ ", "$foreground 70%")
-            where = "where known" if key in HIDDEN_IF_EMPTY else ""
+            note = "where known" if key in HIDDEN_IF_EMPTY else ""
             if COLUMN_BY_KEY[key].frozen:
-                where = "stays in view"
-            notes = f"{f'{width} wide' if width else 'automatic':<18}{where}"
+                note = "stays in view"
+            notes = f"{f'{width} wide' if width else 'automatic':<18}{note}"
             entries.append(Option(Content.assemble(box, f"{key:<14}", (notes, STYLES["quiet"]))))
         return entries

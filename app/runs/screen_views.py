@@ -225,16 +225,16 @@ def as_typed(line: str, cursor: int) -> str:
         return line
     if not piece.is_closed or not given(current):
         return without
-    meant = piece.text
+    pattern = piece.text
     if key == "status":
-        begun = sorted(status for status in KNOWN_STATUSES if status.startswith(meant.casefold()))
-        meant = ",".join(begun) or meant
+        begun = sorted(status for status in KNOWN_STATUSES if status.startswith(pattern.casefold()))
+        pattern = ",".join(begun) or pattern
     elif key in TAKES_ONE:
-        if parse(f"{key}:{meant}", datetime.now(UTC)).problems and not piece.is_quoted:
+        if parse(f"{key}:{pattern}", datetime.now(UTC)).problems and not piece.is_quoted:
             return without
-    elif "*" not in meant:
-        meant = f"*{meant}*"
-    return line if piece.is_quoted or not piece.text else line[: piece.start] + meant + line[piece.end :]
+    elif "*" not in pattern:
+        pattern = f"*{pattern}*"
+    return line if piece.is_quoted or not piece.text else line[: piece.start] + pattern + line[piece.end :]
 
 
 def limit_in(line: str, key: KeyName) -> str:

@@ -45,9 +45,9 @@ def find(name: str) -> Program:
     """
     path = shutil.which(name)
     if path is None:
-        where = "" if "/" in name else " on the service's PATH"
+        place = "" if "/" in name else " on the service's PATH"
         fix = "install it for the service's user, or correct its argv"
-        raise NoProgramError(f"the program {name!r} is not there{where}, or may not be executed: {fix}")
+        raise NoProgramError(f"the program {name!r} is not there{place}, or may not be executed: {fix}")
     search: list[Path] = []
     trees = dict.fromkeys(_trees(Path(path), search))
     return Program(Path(path).resolve(), tuple(trees), tuple(dict.fromkeys(search)))

@@ -383,8 +383,8 @@ def turn_log(context: Context, caller: Caller, run_id: str, number: str) -> Iter
         def read(start: int, limit: int) -> LogPiece:
             piece = turn_files.log_piece(connection, context.folder, key, start, limit)
             if piece is None and is_ended and turn.attempt:
-                gone = f"the log of turn {turn.number} is no longer kept"
-                raise HttpError(410, "log_not_kept", NOT_EXECUTED if turn.executor == MADE_UP else gone)
+                problem = f"the log of turn {turn.number} is no longer kept"
+                raise HttpError(410, "log_not_kept", NOT_EXECUTED if turn.executor == MADE_UP else problem)
             return piece or LogPiece(0, 0, b"")
 
         yield TurnLog(read, None if agent is None else agent.options.preset, is_ended)
@@ -440,8 +440,8 @@ def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContex
         key = run_id, _turn_of(connection, caller, run_id, n).number
         content = turn_files.artifact(connection, context.folder, key, storable(name))
     if content is None:
-        gone = f"turn {n} has no artifact {name!r}, or it is no longer kept"
-        raise HttpError(404, "artifact_not_found", gone)
+        problem = f"turn {n} has no artifact {name!r}, or it is no longer kept"
+        raise HttpError(404, "artifact_not_found", problem)
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rpartition('/')[2], safe='')}",
         "Content-Security-Policy": "default-src 'none'; sandbox",

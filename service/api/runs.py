@@ -195,8 +195,8 @@ def _repository(query: dict[str, str], connected: dict[str, str]) -> tuple[str |
             data = json.loads(query["data"])
             return platform, reference(platform, data if isinstance(data, dict) else {}).path
         if "repository" in query:
-            if (where := location(query["repository"])) is not None:
-                return platform or connected.get(where.host), where.path
+            if (place := location(query["repository"])) is not None:
+                return platform or connected.get(place.host), place.path
             for form in PLATFORMS:
                 with contextlib.suppress(ValueError):
                     return platform, checked_path(form, query["repository"])

@@ -95,13 +95,13 @@ def apply_setup(
     _distinct("organizations", [(org.name, f"the slug {org.wanted_slug}") for org in document.organizations])
     _distinct("offers", [(offer.code, f"the code {offer.code}") for offer in document.offers])
     for number, entry in enumerate(document.organizations):
-        where = f"organizations.{number}"
-        _distinct(f"{where}.tokens", [(token.alias, f"the alias {token.alias}") for token in entry.tokens])
+        key = f"organizations.{number}"
+        _distinct(f"{key}.tokens", [(token.alias, f"the alias {token.alias}") for token in entry.tokens])
         platforms = [(host.host or host.platform, f"the platform {host.platform}") for host in entry.hosts]
-        _distinct(f"{where}.hosts", platforms)
-        _distinct(f"{where}.repositories", [(repo.name, f"the name {repo.name}") for repo in entry.repositories])
+        _distinct(f"{key}.hosts", platforms)
+        _distinct(f"{key}.repositories", [(repo.name, f"the name {repo.name}") for repo in entry.repositories])
         paths = [(repo.name, repo.platform, repo.path.removesuffix(".git")) for repo in entry.repositories]
-        _distinct(f"{where}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
+        _distinct(f"{key}.repositories", [(name, f"the path {on}:{path.lower()}") for name, on, path in paths])
     # Locked against other changes, so that everything in the document is read once and written once.
     lock_all(connection)
     state = _Organizations(connection, document.organizations, base, now)
@@ -148,11 +148,11 @@ def apply_setup(
     return result, state.lines
 
 
-def _distinct(where: str, entries: Iterable[tuple[str, str]]) -> None:
+def _distinct(key: str, entries: Iterable[tuple[str, str]]) -> None:
     """Refuse two entries with the same identity; each is given as a name and an identity."""
     seen: dict[str, str] = {}
     for number, (name, identity) in enumerate(entries):
-        entry = f"{where}.{number} ({name})"
+        entry = f"{key}.{number} ({name})"
         other = seen.setdefault(identity, entry)
         if other != entry:
             raise SetupError(f"{other} and {entry} both have {identity}: remove or change one of them")
@@ -228,9 +228,9 @@ class _Organizations:
             if known.get(key) != repository:
                 known[key] = repository
                 self.configured.append((organization.id, repository))
-            where = location(repository.url)
+            place = location(repository.url)
             # None: its address names no host.
-            is_connected = (repository.platform, where.host) in places if where is not None and where.host else None
+            is_connected = (repository.platform, place.host) in places if place is not None and place.host else None
             shown = {"name": repository.name, "platform": repository.platform, "path": repository.path}
             documents.append({**shown, "url": (url := without_login(repository.url)), "connected": is_connected})
             unconnected = _UNCONNECTED if is_connected is False else ""

@@ -54,9 +54,9 @@ class EnvironmentFile:
                 variables[match["name"]] = match["quoted"] or match["text"] or ""
         if self._variables and not variables:
             raise SettingsError(f"{named}: it is empty")
-        gone = self._variables.keys() - variables.keys()
-        check({name: value for name, value in os.environ.items() if name not in gone} | variables)
-        for name in gone:
+        removed = self._variables.keys() - variables.keys()
+        check({name: value for name, value in os.environ.items() if name not in removed} | variables)
+        for name in removed:
             os.environ.pop(name, None)
         os.environ.update(variables)
         before, self._variables = self._variables, variables

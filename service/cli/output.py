@@ -171,14 +171,14 @@ def line(*parts: object) -> str:
     return "  ".join(str(part) for part in parts if part not in {None, ""})
 
 
-def required(match: Match | None, kind: str, name: object, where: str) -> Match:
+def required(match: Match | None, kind: str, name: object, command: str) -> Match:
     """Return the result of a look-up or a change.
 
     Raises:
         SetupError: It is None, False or empty; `where` is the command that lists what exists.
     """
     if not match:
-        raise SetupError(f"there is no {kind} {name!r}; list them with: runwarden {where}")
+        raise SetupError(f"there is no {kind} {name!r}; list them with: runwarden {command}")
     return match
 
 
@@ -233,10 +233,10 @@ class AdminCommand(click.Command):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         folder, formats = click.Path(path_type=Path, file_okay=False), click.Choice(get_args(Format))
-        where = f"URL of the service's database where it is not the folder's own; better in {DATABASE_VARIABLE}."
+        hint = f"URL of the service's database where it is not the folder's own; better in {DATABASE_VARIABLE}."
         self.params += [
             click.Option(["--data-dir"], type=folder, envvar=DATA_DIR_VARIABLE, help="The service's data folder."),
-            click.Option(["--database", "database_url"], envvar=DATABASE_VARIABLE, help=where),
+            click.Option(["--database", "database_url"], envvar=DATABASE_VARIABLE, help=hint),
             click.Option(["--json", "as_json"], is_flag=True, help="One JSON document, errors included."),
             click.Option(["-o", "--output", "form"], type=formats, help="Output format on stdout."),
         ]

@@ -253,8 +253,8 @@ class Checkout:
         """Return the index's entries of changed large files, and those that must not be committed as they are."""
         raw = tracked(self._attributes(), tree, names) if self._has_attributes else []
         if self.large_files is None:
-            there = (name for name in raw if (self._tree / name).exists())
-            return "", [name for name in there if not object_in(self._tree / name)]
+            existing = (name for name in raw if (self._tree / name).exists())
+            return "", [name for name in existing if not object_in(self._tree / name)]
         entries = ""
         for name, pointer in self.large_files.take(self._tree, raw).items():
             mode = "100755" if (self._tree / name).stat().st_mode & stat.S_IXUSR else "100644"

@@ -178,15 +178,15 @@ class RepositoryMirror:
         listed = self.git("ls-remote", "--symref", "--", self.git.url, *patterns)
         # A pattern also matches longer names that end with it.
         lines = (line.partition("\t") for line in listed.splitlines() if not line.startswith("ref: "))
-        there = {name: sha for sha, _, name in lines}
-        others = sorted(name for name in there if name in above or name.startswith(f"refs/heads/{branch}/"))
-        beside = others[0].removeprefix("refs/heads/") if others and wanted not in there else None
-        default = default_of(listed) if "HEAD" in there else None
-        sources = {branch: wanted} if wanted in there else {}
+        commit_of = {name: sha for sha, _, name in lines}
+        others = sorted(name for name in commit_of if name in above or name.startswith(f"refs/heads/{branch}/"))
+        beside = others[0].removeprefix("refs/heads/") if others and wanted not in commit_of else None
+        default = default_of(listed) if "HEAD" in commit_of else None
+        sources = {branch: wanted} if wanted in commit_of else {}
         refs = dict.fromkeys(sources, _BRANCH)
         if default is not None:
             refs[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
-        commits = {name: there["HEAD" if name == default else wanted] for name in refs}
+        commits = {name: commit_of["HEAD" if name == default else wanted] for name in refs}
         if any(self._held(refs[name]) != sha for name, sha in commits.items()):
             self._bring(*(f"+{sources[name]}:{ref}" for name, ref in refs.items()))
             self._join_packs()

@@ -239,9 +239,9 @@ class Retention:
             login = partial(self._tokens.at, host)
             git = GitRunner(Path(home), self._git_timeout_s, url=first.url, token_of=login)
             listed = git("ls-remote", "--", first.url, f"refs/heads/{MADE_BRANCHES}*")
-            there = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
+            branches = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
             mirror = RepositoryMirror(self._folder.mirrors, git, part)
-            for run in (run for run in group if run.branch in there):
+            for run in (run for run in group if run.branch in branches):
                 snapshot = mirror.fetch(run.branch)
                 head = snapshot.branches.get(run.branch)
                 default = snapshot.default_branch

@@ -95,10 +95,10 @@ class Submodules:
         if address.startswith(("./", "../")):
             path = posixpath.normpath(posixpath.join(own.path, address)).removesuffix(".git")
         else:
-            there = location(address)
-            if there is None or there.host != own.host:
+            place = location(address)
+            if place is None or place.host != own.host:
                 raise GitCommandError(f"only those on {own.host} are")
-            path = there.path
+            path = place.path
         # A server may decode and normalize the requested path.
         if "%" in path or {"", ".", ".."} & {*path.split("/")} or not self.may_use(path):
             raise GitCommandError(f"{path} is outside the organization's groups")

@@ -122,8 +122,8 @@ class TurnExecution:
             text = f"the agent {turn.agent or run.agent!r} is no longer configured; add it again and continue the run"
             return _failed_turn(turn, text)
         if turn.attempt - turn.pauses > _MAX_ATTEMPTS:
-            why = "workers died or ran out of resources, or the model was down; continue the run"
-            return _failed_turn(turn, f"gave up after {_MAX_ATTEMPTS} attempts: {why}")
+            advice = "workers died or ran out of resources, or the model was down; continue the run"
+            return _failed_turn(turn, f"gave up after {_MAX_ATTEMPTS} attempts: {advice}")
         key = (run_id, number)
         workspace = Workspace(self.folder.work / f"{workspaces.executor}.{run_id}-{number}-{turn.attempt}")
         # From here on, a deletion of the run waits for the end of this attempt.

@@ -211,8 +211,8 @@ class Attempt:
         with self.recorder.database.read() as connection:
             is_own = head is not None and turns.is_own_commit(connection, head)
         if not is_own:
-            there = "gone" if head is None else f"at {head}"
-            raise GitCommandError(f"the branch {self.run.branch} is {there}; the run was started for {wanted}")
+            state = "gone" if head is None else f"at {head}"
+            raise GitCommandError(f"the branch {self.run.branch} is {state}; the run was started for {wanted}")
 
     def _apply_kept(self) -> StartingPoint | None:
         """Apply the patch that is kept of an earlier turn, or of an earlier attempt."""
@@ -399,8 +399,8 @@ class Attempt:
         if self.run.head_ref is not None:
             return replace(self._completed(None, result.summary, change), failure=turns.NOT_PUSHED)
         if commit.fault is not None:
-            rest = f"nothing was pushed; see the change with: runwarden runs diff {self.run.id}"
-            raise AgentFailedError(f"{commit.fault}; {rest}")
+            hint = f"nothing was pushed; see the change with: runwarden runs diff {self.run.id}"
+            raise AgentFailedError(f"{commit.fault}; {hint}")
         patch_bytes = self.at_work.diffs["diff"].stat().st_size
         if reason := commits.refusal(options.change, commit.files.names, patch_bytes):
             raise AgentFailedError(reason.replace("RUN_ID", self.run.id))

@@ -160,10 +160,10 @@ class TurnWorker:
                 self._counting.wait_for(lambda: False)
         except ShortageError as reason:
             _logger.warning("%s turn %d is returned to the queue: %s", run_id, number, reason)
-            why = f"returned to the queue, because its machine lacks a resource: {reason}"
-            why = why.replace(f"{self._folder.root}/", "")
+            text = f"returned to the queue, because its machine lacks a resource: {reason}"
+            text = text.replace(f"{self._folder.root}/", "")
             with contextlib.suppress(SQLAlchemyError), self._database.write() as connection:
-                turns.note_put_back(connection, run_id, number, storable(why), self._clock())
+                turns.note_put_back(connection, run_id, number, storable(text), self._clock())
             self._ended.wait(self._settings.put_back_s)
         except PausedTurnError as reason:
             _logger.info("%s", reason)

@@ -111,8 +111,8 @@ class GitHub:
             self.http.document("POST", f"{self.repository}/statuses/{sha}", document)
 
     def reviews(self, number: int) -> list[PostedText]:
-        where = f"{self.repository}/pulls/{number}/reviews"
-        return [_posted(where, document) for document in self.http.pages(where)]
+        path = f"{self.repository}/pulls/{number}/reviews"
+        return [_posted(path, document) for document in self.http.pages(path)]
 
     def threads(self, number: int) -> list[Thread]:
         nodes: list[Mapping[str, Any]] = []
@@ -314,9 +314,9 @@ def _pull_request(document: Mapping[str, Any]) -> PullRequest:
         raise ForgeError(f"the code host described a pull request without {error}") from error
 
 
-def _posted(where: str, document: Mapping[str, Any]) -> PostedText:
+def _posted(path: str, document: Mapping[str, Any]) -> PostedText:
     text, url = str(document.get("body") or ""), document.get("html_url")
-    return PostedText(f"{where}/{document.get('id')}", text, _login(document.get("user")), str(url) if url else None)
+    return PostedText(f"{path}/{document.get('id')}", text, _login(document.get("user")), str(url) if url else None)
 
 
 def _login(user: object) -> str:

@@ -122,21 +122,21 @@ class GitLab:
         return self._notes(f"issues/{issue}", since)
 
     def comment(self, issue: int, body: str) -> PostedText:
-        where = f"issues/{issue}"
-        return self._posted(where, self._http.document("POST", f"{self._project}/{where}/notes", {"body": body}))
+        path = f"issues/{issue}"
+        return self._posted(path, self._http.document("POST", f"{self._project}/{path}/notes", {"body": body}))
 
     def edit(self, posted: PostedText, body: str) -> None:
         self._http.document("PUT", posted.path, {"body": body})
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
-        where = f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
-        self._http.document("PUT", where, {"resolved": is_resolved})
+        path = f"{self._project}/merge_requests/{number}/discussions/{thread.id}"
+        self._http.document("PUT", path, {"resolved": is_resolved})
 
-    def _notes(self, where: str, since: str = "") -> list[PostedText]:
-        notes = self._http.pages(f"{self._project}/{where}/notes", sort="desc", order_by="created_at")
+    def _notes(self, path: str, since: str = "") -> list[PostedText]:
+        notes = self._http.pages(f"{self._project}/{path}/notes", sort="desc", order_by="created_at")
         new = takewhile(lambda note: str(note.get("created_at")) >= since, notes)
         own = [note for note in new if not note.get("system") and note.get("type") != "DiffNote"]
-        return [self._posted(where, note) for note in reversed(own)]
+        return [self._posted(path, note) for note in reversed(own)]
 
     def _posted(self, where: str, note: Mapping[str, Any]) -> PostedText:
         path, url = f"{self._project}/{where}/notes/{note.get('id')}", f"{self._site}/-/{where}#note_{note.get('id')}"

@@ -82,8 +82,10 @@ class Subject:
     @property
     def origin(self) -> str:
         """The run and the turn, and the fallback that did it."""
-        by = "" if self.turn.agent is None else f", by {in_code(self.turn.agent)} in place of {in_code(self.run.agent)}"
-        return f"Run {self.named_run}, turn {self.turn.number}{by}."
+        stand_in = (
+            "" if self.turn.agent is None else f", by {in_code(self.turn.agent)} in place of {in_code(self.run.agent)}"
+        )
+        return f"Run {self.named_run}, turn {self.turn.number}{stand_in}."
 
     def shown(self, text: str | None, limit: int) -> str:
         """Return text from outside as Markdown that only shows it, at most twice as long as the limit."""

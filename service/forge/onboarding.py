@@ -76,12 +76,12 @@ def _find_by_git(
 
 def _checked_address(host: Host, api_url: str, path: str, url: str) -> str:
     """Return GitLab's address of a project; it may lead to another host, another project, or a folder here."""
-    api, parts, where = urlsplit(api_url), urlsplit(url), location(url)
+    api, parts, place = urlsplit(api_url), urlsplit(url), location(url)
     # An address without TLS is accepted only if the operator connected the API without TLS.
     is_trusted = parts.scheme in {"https", "ssh", api.scheme} and not parts.password
     root = api.path.partition("/api/")[0].strip("/")
     expected = (host.host, f"{root}/{path}".strip("/").lower())
-    if not is_trusted or where is None or (where.host, where.path.lower()) != expected:
+    if not is_trusted or place is None or (place.host, place.path.lower()) != expected:
         other = f"{url!r} is not the project {path} on {host.host}"
         problem = other if url else f"GitLab names no address to clone {path} from"
         raise OnboardingError(f"{problem}; correct GitLab's external URL, or connect the host with --clone-url")

@@ -78,8 +78,8 @@ def forge_of(tokens: HostTokens, host: Host | None, run: Run | Repository, timeo
         ForgeError: There is no such host, or it has no API or no token.
     """
     if host is None:
-        where = f"the repository {run.path} is on no connected host of the platform {run.platform}"
-        raise ForgeError(f"{where}; connect it")
+        problem = f"the repository {run.path} is on no connected host of the platform {run.platform}"
+        raise ForgeError(f"{problem}; connect it")
     try:
         token = tokens.of(host)
     except TokenError as error:

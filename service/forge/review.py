@@ -180,8 +180,8 @@ class Marks:
 
     def review(self, memory: Mapping[str, set[str]]) -> str:
         """Return the mark of a review, with the data for the next one."""
-        kept = {key: sorted(ids)[-_REMEMBERED:] for key, ids in memory.items()}
-        return f"{self._review}{json.dumps(kept, separators=(',', ':'))} -->"
+        newest = {key: sorted(ids)[-_REMEMBERED:] for key, ids in memory.items()}
+        return f"{self._review}{json.dumps(newest, separators=(',', ':'))} -->"
 
     def memory_of(self, review: str) -> dict[str, set[str]] | None:
         """Return the data in a review of the service, with the ticked findings; None: it is another's review."""

@@ -87,8 +87,8 @@ class HostTokens:
         if is_without and host is not None and host.token_env and not os.environ.get(host.token_env):
             text = f"{host.token_env} is not set in the environment of this worker: set it for every worker"
             raise GitCommandError(text)
-        where = location(url)
-        if is_without or host is None or where is None or where.host != host.host:
+        place = location(url)
+        if is_without or host is None or place is None or place.host != host.host:
             return None
         try:
             return self.of(host, refused)
@@ -135,8 +135,8 @@ class _Installation:
                     owners = {int(row["id"]): str(row["account"]["login"]) for row in rows}
                     if len(owners) != 1:
                         shown = ", ".join(f"{name} ({number})" for number, name in owners.items())
-                        by = f"it is installed by: {shown or 'none: install it in GitHub'}"
-                        raise TokenError(f"set installation_id of the GitHub App {self._app.id}; {by}")
+                        accounts = f"it is installed by: {shown or 'none: install it in GitHub'}"
+                        raise TokenError(f"set installation_id of the GitHub App {self._app.id}; {accounts}")
                     (self._id,) = owners
                 body = self._ask("POST", f"/app/installations/{self._id}/access_tokens").body
                 self._token = str(body["token"])

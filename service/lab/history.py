@@ -132,9 +132,9 @@ def unmake(database: Database) -> int:
     while True:
         with database.write() as connection:
             batch = sa.select(turns.c.run_id).where(turns.c.executor == MADE_UP).limit(_BATCH)
-            gone = connection.execute(sa.delete(runs).where(runs.c.id.in_(batch.scalar_subquery()))).rowcount
-        removed += gone
-        if gone == 0:
+            count = connection.execute(sa.delete(runs).where(runs.c.id.in_(batch.scalar_subquery()))).rowcount
+        removed += count
+        if count == 0:
             return removed
 
 

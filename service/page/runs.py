@@ -42,11 +42,11 @@ router = APIRouter()
 
 def _site_of(run: Run) -> str | None:
     """Return the repository's address on its code host, with which those of branches and commits begin; or None."""
-    where = location(run.url)
+    place = location(run.url)
     # A page on a different port from the repository's could be anything.
-    if where is None or not where.host or re.search(r"//[^/]*:\d+(/|$)", run.url):
+    if place is None or not place.host or re.search(r"//[^/]*:\d+(/|$)", run.url):
         return None
-    return f"https://{where.host}/{where.path}{'/-' if PLATFORMS[run.platform].has_groups else ''}"
+    return f"https://{place.host}/{place.path}{'/-' if PLATFORMS[run.platform].has_groups else ''}"
 
 
 @router.get("/runs")

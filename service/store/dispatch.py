@@ -229,9 +229,9 @@ def _reason(
     takers = Counter(row.slug for row in under_way)
     own_slots = sum(row.organization_id == run.organization_id for row in under_way)
     if len(under_way) >= slots:
-        by = ", ".join(f"{count} by {slug}" for slug, count in takers.most_common())
-        by = by if for_operator else f"{own_slots} by this organization"
-        return f"{'the only slot is' if slots == 1 else f'all {slots} slots are'} taken: {by}"
+        shares = ", ".join(f"{count} by {slug}" for slug, count in takers.most_common())
+        shares = shares if for_operator else f"{own_slots} by this organization"
+        return f"{'the only slot is' if slots == 1 else f'all {slots} slots are'} taken: {shares}"
     share = share_of(connection, slots, settings.organization_slots)
     if own_slots >= share:
         return f"the organization may use {plural(share, 'slot')} at a time, which other runs of it take"

@@ -97,10 +97,10 @@ def of(connection: sa.Connection, organization_id: str) -> list[Host]:
 
 def at(connection: sa.Connection, organization_id: str, platform: str, url: str) -> Host | None:
     """Return the connected host that a repository's address is on; None: it is on none."""
-    if (where := location(url)) is None:
+    if (place := location(url)) is None:
         return None
     connected = of(connection, organization_id)
-    return next((host for host in connected if (host.platform, host.host) == (platform, where.host)), None)
+    return next((host for host in connected if (host.platform, host.host) == (platform, place.host)), None)
 
 
 def clone_url(connected: Iterable[Host], platform: str, path: str) -> str | None:

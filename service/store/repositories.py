@@ -59,8 +59,8 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
 def put(connection: sa.Connection, organization_id: str, repository: Repository, now: Micros) -> None:
     """Add a repository, or replace the one with its platform and path (`ValueError`: another one has the name)."""
     lock_subject(connection, "repositories", organization_id)
-    there = sa.select(organizations.c.id).where(organizations.c.id == organization_id)
-    if connection.execute(there.with_for_update(read=True, key_share=True)).first() is None:
+    owner = sa.select(organizations.c.id).where(organizations.c.id == organization_id)
+    if connection.execute(owner.with_for_update(read=True, key_share=True)).first() is None:
         raise InactiveOrganizationError(organization_id)
     is_own = repositories.c.organization_id == organization_id
     same = sa.and_(is_own, *_at(repository.platform, repository.path))

@@ -333,7 +333,7 @@ class _Case:
         )
 
 
-def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str, now: Micros) -> Run:
+def approve(connection: sa.Connection, entry_id: str, active_runs: int, approver: str, now: Micros) -> Run:
     """Start a waiting run; the operator takes responsibility for anything that the commit makes the agent do.
 
     Raises:
@@ -345,7 +345,7 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, by: str,
         raise ApprovalError(f"{entry_id} {state}")
     decision = _start(connection, TurnRequest(**entry.request), active_runs, now)
     run = runs.by_id(connection, decision.run_id or "")
-    if run is None or not deliveries.conclude(connection, entry_id, STARTED, f"approved by {by}", run.id):
+    if run is None or not deliveries.conclude(connection, entry_id, STARTED, f"approved by {approver}", run.id):
         raise ApprovalError(f"{entry_id} cannot start: {decision.detail or 'it does not wait any longer'}")
     return run
 

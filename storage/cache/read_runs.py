@@ -60,8 +60,8 @@ class Remembered(Struct, eq=False, kw_only=True):
 
 
 def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> int:
-    rest = replaced_statuses(condition)
-    if (rest and condition != rest) or condition.active:
+    base = replaced_statuses(condition)
+    if (base and condition != base) or condition.active:
         return remembered.get(connection, ("total", condition), lambda: count(connection, where(condition)))
     # The counts by status are shown with the total, and their sum is the total: one scan gives both.
     known = by_status(connection, condition, remembered)
@@ -71,17 +71,17 @@ def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Reme
 
 def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> dict[str, int]:
     """The number of matching runs by status, regardless of the filter's statuses; empty ones are left out."""
-    rest = replaced_statuses(condition)
-    wanted = where(rest)
+    base = replaced_statuses(condition)
+    wanted = where(base)
     # Storing keeps the numbers of all runs up to date, so a million runs are never counted.
     counts = f"SELECT status, count(*) FROM runs WHERE {wanted.sql} GROUP BY status"
-    query = counts if rest else "SELECT status, runs FROM statuses WHERE runs > 0"
+    query = counts if base else "SELECT status, runs FROM statuses WHERE runs > 0"
 
     def read() -> dict[str, int]:
-        indexed = texts.by_status(connection, rest) if rest.search and remembered.reads_texts else None
+        indexed = texts.by_status(connection, base) if base.search and remembered.reads_texts else None
         return dict(connection.execute(query, wanted.parameters).fetchall()) if indexed is None else indexed
 
-    return dict(remembered.get(connection, rest, read))
+    return dict(remembered.get(connection, base, read))
 
 
 def lost_counts(connection: sqlite3.Connection) -> dict[str, int]:

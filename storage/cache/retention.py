@@ -40,10 +40,10 @@ def drop_oldest(connection: sqlite3.Connection, before: datetime | None, needed:
     """
     after_us, before_us = (NO_TIME_US - 1, 2**62) if before is None else (NO_TIME_US, to_us(before))
     if oldest := execute(connection, _OLDEST, after_us, before_us, needed, STEP).fetchall():
-        gone = [number for number, _, _ in oldest]
+        removed = [number for number, _, _ in oldest]
         for table, column in _ROWS.items():
-            execute(connection, f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", gone)
-        execute(connection, f"DELETE FROM texts WHERE block IN (SELECT value / {BLOCK} FROM json_each(?))", gone)
+            execute(connection, f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))", removed)
+        execute(connection, f"DELETE FROM texts WHERE block IN (SELECT value / {BLOCK} FROM json_each(?))", removed)
         sql = "UPDATE statuses SET runs = runs - ? WHERE status = ?"
         counts = Counter(status for _, status, _ in oldest)
         connection.executemany(sql, [(count, status) for status, count in counts.items()])

@@ -72,9 +72,9 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter) -> dict[str,
         numbers += _numbers(block, texts, words)
         if len(numbers) > _MAX_MATCHES:
             return None
-    rest = where(replace(condition, search=""))
-    sql = f"SELECT status, count(*) FROM {_RUNS_BY_ID} AND {rest.sql} GROUP BY status"
-    return dict(execute(connection, sql, numbers, *rest.parameters).fetchall())
+    filters = where(replace(condition, search=""))
+    sql = f"SELECT status, count(*) FROM {_RUNS_BY_ID} AND {filters.sql} GROUP BY status"
+    return dict(execute(connection, sql, numbers, *filters.parameters).fetchall())
 
 
 def _matching(connection: sqlite3.Connection, numbers: Iterable[int], rest: RunFilter) -> list[Place]:

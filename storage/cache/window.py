@@ -96,13 +96,13 @@ def rows(
         limit = max(0, min(limit, runs - offset))
         known, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
         gap, key = known - offset, key_of(connection, run_id, RunFilter(), sort)
-        rest = None if key is None or abs(gap) >= min(offset, runs - offset) else onwards(sort, key)
-        if rest is not None and key is not None:
+        remaining = None if key is None or abs(gap) >= min(offset, runs - offset) else onwards(sort, key)
+        if remaining is not None and key is not None:
             above_count = max(0, min(gap, limit))
             above = everything & before(sort, key)[0]
             matches = (
                 *reversed(page(connection, above, backwards, max(0, gap - above_count), above_count)),
-                *page(connection, everything & rest, forwards, max(0, -gap), limit - above_count),
+                *page(connection, everything & remaining, forwards, max(0, -gap), limit - above_count),
             )
         elif offset < runs // 2:
             matches = page(connection, everything, forwards, offset, limit)
@@ -221,8 +221,8 @@ def _grouped(
     connection: sqlite3.Connection, request: WindowRequest, grouping: Grouping, remembered: Remembered
 ) -> RunWindow:
     """The rows around a position; heads of groups are rows as well."""
-    condition, limit, by = request.condition, request.limit, grouping.by
-    groups = remembered.get(connection, (condition, by), lambda: group_runs(connection, condition, by))
+    condition, limit, column = request.condition, request.limit, grouping.by
+    groups = remembered.get(connection, (condition, column), lambda: group_runs(connection, condition, column))
     heads: list[tuple[int, RunGroup]] = []
     number = 0
     for group in groups:
@@ -234,10 +234,10 @@ def _grouped(
     starts = {group.name: start for start, group in heads if group.rows}
 
     def row(run_id: str) -> int | None:
-        (name,) = connection.execute(f"SELECT {by} FROM runs WHERE run_id = ?", (run_id,)).fetchone() or (None,)
+        (name,) = connection.execute(f"SELECT {column} FROM runs WHERE run_id = ?", (run_id,)).fetchone() or (None,)
         if name not in starts:
             return None
-        index = index_of(connection, run_id, within(condition, by, name), request.sort)
+        index = index_of(connection, run_id, within(condition, column, name), request.sort)
         return None if index is None else starts[name] + 1 + index
 
     shift, cursor = _moves(request, row)
@@ -246,7 +246,7 @@ def _grouped(
     for start, group in heads:
         first, end = max(offset, start + 1), min(offset + limit, start + 1 + group.rows)
         if first < end:
-            members = within(condition, by, group.name)
+            members = within(condition, column, group.name)
             visible += rows(connection, members, request.sort, first - start - 1, end - first, remembered)
     matching = sum(group.runs for group in groups)
     return RunWindow(number, offset, tuple(visible), shift, cursor, heads=tuple(heads), matching=matching)

@@ -78,8 +78,8 @@ def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
         with closing(connection):
             for table in ("actions", "audit"):
                 known = [name for _, name, *_ in copy.execute(f"PRAGMA table_info({table})").fetchall()]
-                there = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall()}
-                names = [name for name in known if name in there]
+                columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall()}
+                names = [name for name in known if name in columns]
                 insert = f"INSERT OR IGNORE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
                 # Reading from both ends saves the most: each walk stops at the first page that cannot be read.
                 for order in ("ASC", "DESC"):

@@ -35,9 +35,9 @@ _TEXT: Final = (
 """The searchable text, the sent body included."""
 
 
-def select(connection: sqlite3.Connection, rest: str, *parameters: str | int | None) -> tuple[Action, ...]:
+def select(connection: sqlite3.Connection, clauses: str, *parameters: str | int | None) -> tuple[Action, ...]:
     """The actions that the rest of a SELECT (WHERE, ORDER BY, LIMIT) picks."""
-    cursor = execute(connection, f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {rest}", *parameters)
+    cursor = execute(connection, f"SELECT {COLUMNS}, {_RESOLVED} FROM actions {clauses}", *parameters)
     names = [description[0] for description in cursor.description]
     chosen: list[Action] = []
     for values in cursor.fetchall():
@@ -74,32 +74,34 @@ def actions(
     connection: sqlite3.Connection, wanted: ActionFilter = _ANY, limit: int = 100, before: str | None = None
 ) -> tuple[Action, ...]:
     """The newest matching actions older than the action `before`."""
-    where = _condition(connection, wanted)
+    condition = _condition(connection, wanted)
     if before is not None:
-        where &= Where("seq < (SELECT seq FROM actions WHERE action_id = ?)", (before,))
-    return select(connection, f"WHERE {where.sql} ORDER BY seq DESC LIMIT ?", *where.parameters, limit)
+        condition &= Where("seq < (SELECT seq FROM actions WHERE action_id = ?)", (before,))
+    return select(connection, f"WHERE {condition.sql} ORDER BY seq DESC LIMIT ?", *condition.parameters, limit)
 
 
 def count(connection: sqlite3.Connection, wanted: ActionFilter) -> int:
-    where = _condition(connection, wanted)
-    return int(scalar(connection, f"SELECT count(*) FROM actions WHERE {where.sql}", *where.parameters))
+    condition = _condition(connection, wanted)
+    return int(scalar(connection, f"SELECT count(*) FROM actions WHERE {condition.sql}", *condition.parameters))
 
 
 def _condition(connection: sqlite3.Connection, wanted: ActionFilter) -> Where:
-    where = Where() & among("kind", wanted.kinds) & among("state", wanted.states) & among("surface", wanted.surfaces)
+    condition = (
+        Where() & among("kind", wanted.kinds) & among("state", wanted.states) & among("surface", wanted.surfaces)
+    )
     if wanted.actor is not None:
         names = "? IN (actor, user, user || '@' || host, substr(actor, instr(actor, ':') + 1))"
-        where &= Where(names, (wanted.actor,))
+        condition &= Where(names, (wanted.actor,))
     for comparison, moment in (("created_us >= ?", wanted.since), ("created_us <= ?", wanted.until)):
         if moment is not None:
-            where &= Where(comparison, (to_us(moment),))
+            condition &= Where(comparison, (to_us(moment),))
     if wanted.is_unresolved:
-        where &= Where(_UNRESOLVED)
+        condition &= Where(_UNRESOLVED)
     if wanted.words:
         connection.create_function("folded", 1, str.casefold, deterministic=True)
     for word in wanted.words:
-        where &= Where(f"instr({_TEXT}, ?) > 0", (word,))
-    return where
+        condition &= Where(f"instr({_TEXT}, ?) > 0", (word,))
+    return condition
 
 
 def unresolved(connection: sqlite3.Connection) -> tuple[Action, ...]:

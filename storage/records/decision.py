@@ -37,12 +37,12 @@ class Occurrence(Struct, frozen=True):
     def cause(self) -> str:
         """What happened, in words; the facts are as received."""
         kind = self.identity.partition(":")[0]
-        by = {"asked": "by hand", "proposed": "by a program", "at": "schedule"}.get(kind, "")
+        origin = {"asked": "by hand", "proposed": "by a program", "at": "schedule"}.get(kind, "")
         names = ("run.id", "run.status", "run.repository", "run.branch", "host.platform", "host.status", "action.id")
         about = " ".join(filter(None, (self.facts.get(name) for name in names)))
         if kind == "action":
             about = f"unknown outcome: {about}"
-        return ": ".join(filter(None, (by, about))) or self.identity
+        return ": ".join(filter(None, (origin, about))) or self.identity
 
 
 class Verdict(Struct, frozen=True):

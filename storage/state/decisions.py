@@ -168,8 +168,8 @@ def open_decisions(connection: sqlite3.Connection, outcome: Outcome | None = Non
 
 def unknown_decisions(connection: sqlite3.Connection, since: datetime) -> tuple[Decision, ...]:
     """Decisions since then whose write has an unknown outcome, oldest first."""
-    rest = "WHERE outcome = 'unknown' AND action_id IS NOT NULL AND decided_us >= ? ORDER BY id"
-    return _select(connection, rest, since)
+    clauses = "WHERE outcome = 'unknown' AND action_id IS NOT NULL AND decided_us >= ? ORDER BY id"
+    return _select(connection, clauses, since)
 
 
 def decision_of(connection: sqlite3.Connection, decision_id: int) -> Decision | None:
@@ -180,10 +180,10 @@ def journal(
     connection: sqlite3.Connection, rule: str | None = None, *, limit: int = 100, outcomes: Sequence[Outcome] = ()
 ) -> tuple[Decision, ...]:
     """Decisions, newest first; `history` only if it is one of the outcomes."""
-    where = among("outcome", outcomes) or Where("outcome <> 'history'")
+    condition = among("outcome", outcomes) or Where("outcome <> 'history'")
     if rule is not None:
-        where &= Where("rule = ?", (rule,))
-    return _select(connection, f"WHERE {where.sql} ORDER BY id DESC LIMIT ?", *where.parameters, limit)
+        condition &= Where("rule = ?", (rule,))
+    return _select(connection, f"WHERE {condition.sql} ORDER BY id DESC LIMIT ?", *condition.parameters, limit)
 
 
 def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Decision, int], ...]:
@@ -226,8 +226,8 @@ def forget(connection: sqlite3.Connection, now: datetime) -> None:
     execute(connection, "DELETE FROM decisions WHERE decided_us < ? AND settled_us IS NOT NULL", now - KEPT)
 
 
-def _select(connection: sqlite3.Connection, rest: str, *values: str | int | datetime | None) -> tuple[Decision, ...]:
-    return tuple(map(_decision, execute(connection, f"SELECT {_COLUMNS} FROM decisions {rest}", *values).fetchall()))
+def _select(connection: sqlite3.Connection, clauses: str, *values: str | int | datetime | None) -> tuple[Decision, ...]:
+    return tuple(map(_decision, execute(connection, f"SELECT {_COLUMNS} FROM decisions {clauses}", *values).fetchall()))
 
 
 def _decision(row: tuple[Any, ...]) -> Decision:

@@ -83,8 +83,8 @@ class OutcomeText(Struct, frozen=True):
 
 
 def reason(error: ActionFailure) -> str:
-    where = ", ".join(filter(None, (f"HTTP {error.http_status}" if error.http_status else "", error.error_code)))
-    return f"{error.message} ({where})" if where else error.message
+    status = ", ".join(filter(None, (f"HTTP {error.http_status}" if error.http_status else "", error.error_code)))
+    return f"{error.message} ({status})" if status else error.message
 
 
 class OutcomePage(VerticalScroll):

@@ -56,9 +56,9 @@ class LineText(Widget):
         if max(len(lines), self.container_size.height) != self.size.height:
             self.refresh(layout=True)
             return
-        both = min(len(before), len(lines))
-        changed = [y for y in range(both) if not lines[y].is_same(before[y])]
-        if changed := [*changed, *range(both, max(len(before), len(lines)))]:
+        common = min(len(before), len(lines))
+        changed = [y for y in range(common) if not lines[y].is_same(before[y])]
+        if changed := [*changed, *range(common, max(len(before), len(lines)))]:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:

@@ -455,8 +455,8 @@ class DiffView(TextView):
         counts += [] if facts.deletions is None else [TextPiece(f" -{facts.deletions:,}", "bad")]
         name = shorten(safe_line(facts.path), max(LEAST_NAME, width - COUNTS), "middle")
         fold = "▸ " if file in self._folded else "▾ "
-        rest = f"  {' · '.join(notes)}"
-        return [TextPiece(fold, "quiet"), TextPiece(name), *counts, TextPiece(rest, "quiet")]
+        note = f"  {' · '.join(notes)}"
+        return [TextPiece(fold, "quiet"), TextPiece(name), *counts, TextPiece(note, "quiet")]
 
     def _pieces(self, file: int, line: int, words: Spans) -> Sequence[TextPiece]:
         """A line without its sign, with the changed words marked."""

@@ -72,9 +72,9 @@ class _Page:
     """The number of margins on the empty line due before the next line; None if none is due."""
 
     def lay_out(self, tokens: "Sequence[Token]") -> None:
-        rest = iter(tokens)
+        remaining = iter(tokens)
         tone = "plain"
-        for token in rest:
+        for token in remaining:
             self.source = token.map[0] if token.map else self.source
             if token.type == "heading_open":
                 tone = "accent"
@@ -90,7 +90,7 @@ class _Page:
             elif token.type == "hr":
                 self.add([TextPiece("─" * self.room, "quiet")])
             elif token.type == "table_open":
-                self.table(list(_cells(rest)))
+                self.table(list(_cells(remaining)))
             elif token.type in {"bullet_list_open", "ordered_list_open"}:
                 self.numbers.append(int(token.attrs.get("start", 1)) if token.tag == "ol" else None)
             elif token.type in {"bullet_list_close", "ordered_list_close"}:

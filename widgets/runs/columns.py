@@ -148,17 +148,17 @@ class ColumnChoice(Struct, frozen=True):
 
     def toggled(self, key: str) -> "ColumnChoice":
         """The choice with the column shown, or hidden if it was shown."""
-        rest = tuple(other for other in self.shown if other != key)
-        return replace(self, shown=(rest or self.shown) if key in self.shown else (*rest, key))
+        others = tuple(other for other in self.shown if other != key)
+        return replace(self, shown=(others or self.shown) if key in self.shown else (*others, key))
 
     def moved(self, key: str, step: int) -> "ColumnChoice":
         """The choice with the column moved by this many places; frozen columns stay in front."""
         columns = list(self.columns)
         place = next((index for index, column in enumerate(columns) if column.title == key), -1)
-        there = place + step
-        if place < 0 or not 0 <= there < len(columns) or columns[place].frozen != columns[there].frozen:
+        target = place + step
+        if place < 0 or not 0 <= target < len(columns) or columns[place].frozen != columns[target].frozen:
             return self
-        columns.insert(there, columns.pop(place))
+        columns.insert(target, columns.pop(place))
         return replace(self, shown=tuple(column.title for column in columns))
 
     def sized(self, key: str, width: int | None) -> "ColumnChoice":

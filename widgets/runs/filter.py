@@ -105,13 +105,20 @@ class FacetBar(ClickableLine):
     condition: reactive[RunFilter] = reactive(RunFilter)
 
     def parts(self) -> Iterator[Content]:
-        by = self.condition
-        status = by.statuses or by.not_statuses or by.active or by.ended or by.stuck or by.followed
+        condition = self.condition
+        status = (
+            condition.statuses
+            or condition.not_statuses
+            or condition.active
+            or condition.ended
+            or condition.stuck
+            or condition.followed
+        )
         for action, name, is_set in (
             ("pick_values('status')", "status ▾", bool(status)),
-            ("pick_values('repo')", "   repository ▾", bool(by.repositories or by.not_repositories)),
-            ("pick_values('branch')", "   branch ▾", bool(by.branches or by.not_branches)),
-            ("pick_dates", "   started ▾", bool(by.since or by.until)),
+            ("pick_values('repo')", "   repository ▾", bool(condition.repositories or condition.not_repositories)),
+            ("pick_values('branch')", "   branch ▾", bool(condition.branches or condition.not_branches)),
+            ("pick_dates", "   started ▾", bool(condition.since or condition.until)),
         ):
             yield clickable(Content.styled(name, STYLES["warn"] if is_set else QUIET), f"screen.{action}")
 
@@ -188,11 +195,11 @@ class SearchInput(Input):
             return
         offer = self._list.offers[self._list.chosen]
         before = self.value[: offer.start] + offer.insert
-        rest = self.value[offer.end :]
+        text_after = self.value[offer.end :]
         # After a value the next term begins; after a key its value is still missing.
-        if not before.endswith(":") and not rest:
+        if not before.endswith(":") and not text_after:
             before += " "
-        self.value = before + rest
+        self.value = before + text_after
         self.cursor_position = len(before)
 
     def action_choose(self, step: int) -> None:

@@ -125,8 +125,8 @@ def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int)
     if for_branch >= MIN_NAME:
         parts += [(fit(safe_text(row.branch_name, limit=200), for_branch), _QUIET), (" " * GAP, "")]
     if row.presence == "lost":
-        gone = fit("no longer shown by the service", _DURATION_CELLS + for_bar + for_figures)
-        return Content.assemble(*parts, (gone, STYLES["warn"]))
+        remark = fit("no longer shown by the service", _DURATION_CELLS + for_bar + for_figures)
+        return Content.assemble(*parts, (remark, STYLES["warn"]))
     seconds = row.took.until(as_of) or 0.0
     is_late = not row.is_final and durations is not None and seconds > durations.p95_s
     if row.is_final:

@@ -102,8 +102,8 @@ class TableRenderer(Struct, frozen=True):
             style = background + self.styles[tone]
             if at_cursor and column.title == "repository":
                 style += Style(bold=True)
-            found = sorted(found_in(shown, words)) if column.title in SEARCHED else ()
-            for start, end in found:
+            positions = sorted(found_in(shown, words)) if column.title in SEARCHED else ()
+            for start, end in positions:
                 if start >= done:
                     lit = style + self.styles["found"]
                     segments += [Segment(shown[done:start], style), Segment(shown[start:end], lit)]

@@ -176,13 +176,13 @@ class RunTitle(ClickableLine):
         run = self.view.detail.run
         badge = run_badge(run.status, is_final=self.view.detail.is_final)
         stuck = "  ! stuck" if self.view.stuck else ""
-        where = f"  {safe_text(run.repository.label)}  {safe_text(run.branch_name)}"
+        place = f"  {safe_text(run.repository.label)}  {safe_text(run.branch_name)}"
         run_id = shorten(safe_text(run.run_id), max(12, (self.size.width - 2) // 3), "middle")
         room = self.size.width - 2 - len(badge.text + stuck + run_id)
-        where = shorten(where, max(8, room - GAP), "middle")
-        gap = " " * max(GAP, room - cell_len(where))
+        place = shorten(place, max(8, room - GAP), "middle")
+        gap = " " * max(GAP, room - cell_len(place))
         head = (badge.text, f"{badge.style} bold"), (stuck, STYLES["warn"])
-        yield Content.assemble(*head, (where, "bold"), gap, (run_id, STYLES["quiet"]))
+        yield Content.assemble(*head, (place, "bold"), gap, (run_id, STYLES["quiet"]))
 
 
 class RunBar(ClickableLine):

@@ -233,26 +233,26 @@ class RunTable(CursorView, can_focus=True):
         place = self.cursor, self.scroll_offset.y, self.page, self._unseen
         position = Position(*place, self._cursor_id, is_sought, self._is_moved)
         self.total = window.total + (None in self._missing)
-        there = position.after(before, window, request, self.total, is_replacing=was_replacing)
+        target = position.after(before, window, request, self.total, is_replacing=was_replacing)
         self._make_room()
         # Remembered, so that the same rows are not requested again.
         self._asked = (request.offset, request.limit)
-        self.cursor = there.cursor
-        if self._holds_cursor and not there.is_sought:
+        self.cursor = target.cursor
+        if self._holds_cursor and not target.is_sought:
             self.cursor_moved()
         self.resize_to(self.total)
         if was_replacing:
             self.is_replacing = False
             self.styles.text_opacity = 1.0
             self.post_message(self.Replaced())
-        if there.top != position.top:
-            self.scroll_rows_to(there.top)
-        self._unseen = there.unseen
+        if target.top != position.top:
+            self.scroll_rows_to(target.top)
+        self._unseen = target.unseen
         # Decide what to repaint: everything if the view moved or rows are gone, otherwise only the lines that differ.
-        if was_replacing or before.total > window.total or there.top != position.top or not before.rows:
+        if was_replacing or before.total > window.total or target.top != position.top or not before.rows:
             self.refresh()
         else:
-            others = {position.cursor, there.cursor, before.total, window.total}
+            others = {position.cursor, target.cursor, before.total, window.total}
             lines = ((before.row, window.row), (before.gap, window.gap), (before.head, window.head))
             for index in self.visible_rows:
                 if index in others or any(old(index) != new(index) for old, new in lines):
@@ -302,12 +302,12 @@ class RunTable(CursorView, can_focus=True):
             self._kept_frame.callback(self.set_timer(WAITS_S, self._paint_again).stop)
 
     def _paint_again(self) -> None:
-        kept = self._kept_frame
+        frame = self._kept_frame
         self._kept_frame = None
-        if kept is not None:
+        if frame is not None:
             opacity = 1.0 if self._as_of is None else STALE
             self.styles.text_opacity = 0.5 if self.is_replacing else opacity
-            kept.close()
+            frame.close()
             self.refresh()
 
     def on_unmount(self) -> None:
@@ -489,13 +489,13 @@ class RunTable(CursorView, can_focus=True):
     def action_stretch(self, rows: int) -> None:
         """Mark the run under the cursor and the next one; going back unmarks."""
         row = self.row
-        there = self.window.row(self.cursor + rows)
+        target = self.window.row(self.cursor + rows)
         # Stop where rows are missing: a range never skips a run.
-        if row is not None and there is not None:
+        if row is not None and target is not None:
             ids = self._range if self._range[-1:] == [row.run_id] else [row.run_id]
-            is_back = ids[-2:-1] == [there.run_id]
-            self.mark(ids[-1:] if is_back else (row.run_id, there.run_id), is_marked=not is_back)
-            self._range = ids[:-1] if is_back else [*ids, there.run_id]
+            is_back = ids[-2:-1] == [target.run_id]
+            self.mark(ids[-1:] if is_back else (row.run_id, target.run_id), is_marked=not is_back)
+            self._range = ids[:-1] if is_back else [*ids, target.run_id]
             self.action_move(rows)
 
     def on_click(self, event: events.Click) -> None:

@@ -25,13 +25,13 @@ class DatabaseError(ServiceError):
 
 def version(connection: sa.Connection) -> int | None:
     """Return a schema's version; None: it has no tables of ours (`DatabaseError`: another program's, or unreleased)."""
-    there = sa.inspect(connection)
-    if there.has_table(meta.name):
+    inspector = sa.inspect(connection)
+    if inspector.has_table(meta.name):
         unreleased = sa.select(meta.c.value).where(meta.c.key == "schema_version")
         if connection.execute(unreleased).scalar() is not None:
             fix = "start with another --data-dir, or with an empty database"
             raise DatabaseError(f"the database was written before the first release, and cannot be upgraded: {fix}")
-    if not there.has_table(_REVISION.name):
+    if not inspector.has_table(_REVISION.name):
         return None
     revision = connection.execute(sa.select(_REVISION.c.version_num)).scalar()
     if revision is not None and not revision.isdecimal():
@@ -42,10 +42,10 @@ def version(connection: sa.Connection) -> int | None:
 def check(connection: sa.Connection) -> None:
     """Refuse tables with other columns than this program's: unreleased versions may share a version number."""
     rows = connection.exec_driver_sql(_COLUMNS[connection.dialect.name])
-    there = {(table, column, not required) for table, column, required in rows if table in metadata.tables}
+    present = {(table, column, not required) for table, column, required in rows if table in metadata.tables}
     columns = (column for table in metadata.tables.values() for column in table.columns)
     ours = {(column.table.name, column.name, bool(column.nullable)) for column in columns}
-    if different := sorted({f"{table}.{column}" for table, column, _ in there ^ ours}):
+    if different := sorted({f"{table}.{column}" for table, column, _ in present ^ ours}):
         raise DatabaseError(
             f"the database was written by another version of this program, though its schema has the same number, "
             f"{VERSION}: {', '.join(different)} {'differs' if len(different) == 1 else 'differ'}; "
