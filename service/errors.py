@@ -67,8 +67,8 @@ def first_fault(error: "ValidationError", document: Any = None) -> str:
             break
         inside: Any = dict(enumerate(document)) if isinstance(document, list) else document
         document = inside.get(part) if isinstance(inside, dict) else None
-        named = document if isinstance(part, int) and isinstance(document, dict) else {}
-        parts.append(next((str(named[name]) for name in _NAMES if name in named), str(part)))
+        owner = document if isinstance(part, int) and isinstance(document, dict) else {}
+        parts.append(next((str(owner[name]) for name in _NAMES if name in owner), str(part)))
     key = ".".join(parts)
     value, limit = first["input"], first.get("ctx", {}).get("max_length")
     fault = _FAULTS.get(first["type"], first["msg"].removeprefix("Value error, "))

@@ -97,7 +97,7 @@ def is_passing(message: str) -> bool:
 def environment(home: Path) -> dict[str, str]:
     """Return git's variables; of the user's, only those that lead to programs, proxies, certificates and ssh keys."""
     certificate = os.environ.get(CLIENT_CERT_VARIABLE, "")
-    own = {
+    variables = {
         "GIT_SSL_CAINFO": os.environ.get("SSL_CERT_FILE", ""),
         "GIT_SSL_CERT": certificate,
         "GIT_SSL_KEY": certificate,
@@ -105,7 +105,7 @@ def environment(home: Path) -> dict[str, str]:
     direct = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     direct = "*" if "*" in re.split(r"[,\s]+", direct) else f"{direct},localhost,127.0.0.1,::1".strip(",")
     return (
-        {name: value for name, value in own.items() if value}
+        {name: value for name, value in variables.items() if value}
         | {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         | {
             "no_proxy": direct,

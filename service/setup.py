@@ -201,8 +201,8 @@ def host_of(entry: HostEntry) -> hosts.Host:
     if entry.probe == "git" and entry.clone_url is None:
         example = "clone_url (--clone-url), such as https://git.example/{path}.git"
         raise SetupError(f"{entry.platform}: probe git needs {example}")
-    named = location(entry.clone_url or "")
-    host = None if named is None else named.host
+    place = location(entry.clone_url or "")
+    host = None if place is None else place.host
     if entry.api_url is not None:
         host = urlsplit(entry.api_url).hostname
         # An API address needs no path: `https://api.acme.ghe.com` serves the repositories of `acme.ghe.com`.

@@ -92,8 +92,8 @@ def acquire_lease(connection: sqlite3.Connection, now: datetime, name: str, owne
     """
     # `now` is read under the lock: before the wait for it, the time could be earlier than the holder's.
     now_us, ttl_us = to_us(now), round(ttl_s * _SECOND_US)
-    own = "SELECT until_us - ? FROM leases WHERE name = ? AND owner = ?"
-    left_us = scalar(connection, own, now_us, name, owner) or 0
+    query = "SELECT until_us - ? FROM leases WHERE name = ? AND owner = ?"
+    left_us = scalar(connection, query, now_us, name, owner) or 0
     if ttl_us / 2 < left_us <= ttl_us:
         return True
     taken = connection.execute(

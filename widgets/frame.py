@@ -286,8 +286,8 @@ class TabBar(ClickableLine):
         gap = 1
         for name, gap in _TITLES:
             titles = [getattr(tab, name) for tab in tabs]
-            named = zip(tabs, titles, counts, strict=True)
-            if sum(len(f"{tab.key} {title}{count}") + gap for tab, title, count in named) < self.size.width + gap - 2:
+            labels = zip(tabs, titles, counts, strict=True)
+            if sum(len(f"{tab.key} {title}{count}") + gap for tab, title, count in labels) < self.size.width + gap - 2:
                 break
         yield Content(" ")
         for tab, title, count in zip(tabs, titles, counts, strict=True):

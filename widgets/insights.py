@@ -206,8 +206,8 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         self.plt.xticks([position for position, _ in shown], [label for _, label in shown])
         # Plotext would draw them in a set's random order, which moves some labels.
         monitor = cast("Any", self.plt).monitor
-        named = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
-        monitor.xticks[0], monitor.xlabels[0] = [position for position, _ in named], [text for _, text in named]
+        ticks = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
+        monitor.xticks[0], monitor.xlabels[0] = [position for position, _ in ticks], [text for _, text in ticks]
 
     @property
     def cursor(self) -> int | None:

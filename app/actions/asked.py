@@ -53,9 +53,9 @@ async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDet
     run_id = detail.run.run_id
     sent = [action for action in await ledger.for_run(run_id) if action.result_id == run_id]
     last = asked_of(sent[-1]) if sent else None
-    own = Asked(last) if last is not None else None
-    if own is not None and len(sent) >= detail.turns:
-        return own
+    newest = Asked(last) if last is not None else None
+    if newest is not None and len(sent) >= detail.turns:
+        return newest
     try:
         reported = await read_turns(run_id)
     except UnusableAnswerError as error:
@@ -69,8 +69,8 @@ async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDet
         elif reported.agent and turn.inputs_json is not None:
             request = StartAgent(reported.agent, run.repository.path, branch_of(run), json.loads(turn.inputs_json))
         return Asked(request, is_reported=True, caller=caller)
-    if own is not None:
-        return own
+    if newest is not None:
+        return newest
     reason = reported.reason if isinstance(reported, Unavailable) else "The service does not have it either."
     return Unavailable(f"It was not sent from this machine. {reason}")
 

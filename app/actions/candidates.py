@@ -140,8 +140,11 @@ class Send(Struct, frozen=True):
 
     def matches_target(self, run: Run, branch: str | None) -> bool:
         """Whether the run belongs to the action's repository and to this branch, or to any branch if it is None."""
-        wanted = self.request.repository
-        same = (run.repository.platform, run.repository.path.casefold()) == (wanted.platform, wanted.path.casefold())
+        repository = self.request.repository
+        same = (run.repository.platform, run.repository.path.casefold()) == (
+            repository.platform,
+            repository.path.casefold(),
+        )
         return same and (branch is None or run.branch_name == branch)
 
     def start_candidate(self, detail: RunDetail, branch: str | None) -> Candidate | None:

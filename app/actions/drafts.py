@@ -114,15 +114,15 @@ class FormDraft:
 
     async def flush(self) -> None:
         async with self._one_at_a_time:
-            wanted = self.current
-            if wanted == self._stored:
+            latest = self.current
+            if latest == self._stored:
                 return
             try:
-                await asyncio.to_thread(save_draft, self._path, self.name, wanted)
+                await asyncio.to_thread(save_draft, self._path, self.name, latest)
             except DraftsError as error:
                 self._report(str(error))
             else:
-                self._stored, self._reported = wanted, None
+                self._stored, self._reported = latest, None
 
     def _report(self, problem: str) -> None:
         if problem != self._reported:

@@ -108,8 +108,8 @@ class FollowUps:
                 # The service reports a cancellation, or this machine has cancelled the run since then.
                 cancels = ActionFilter(["run.cancel"], ["confirmed", "unknown"], since=decision.decided_at)
                 path = CancelRun(run.run.run_id).path
-                own = [action.path for action in await self.actions.ledger.actions(cancels)]
-                if run.run.status == CANCELLED or path in own:
+                paths = [action.path for action in await self.actions.ledger.actions(cancels)]
+                if run.run.status == CANCELLED or path in paths:
                     # Sending it would restart a run that someone has just stopped.
                     reason = "the run was cancelled"
                 elif await state.change_outcome(number, "queued", "acting", ""):
@@ -124,12 +124,14 @@ class FollowUps:
             facts = decision.occurrence.facts
             sent = json.loads(decision.request_json or "null")
             request = request_from("run.continue", sent["path"], sent["body"])
-            own = replace(self.actions, actor=facts["actor"])
+            actions = replace(self.actions, actor=facts["actor"])
             key = facts["key"]
         except (KeyError, TypeError, ValueError, IndexError):
             error: ActionFailure | None = ActionFailure("invalid", "Another version of Runwarden wrote it.")
         else:
-            result = await BatchSender(own.submit).send(request, key or f"when-ended-{decision.occurrence.identity}")
+            result = await BatchSender(actions.submit).send(
+                request, key or f"when-ended-{decision.occurrence.identity}"
+            )
             is_blocked = result.outcome == "blocked"  # Until the earlier outcome is known.
             action = None if is_blocked else result.action
             kind = "unreachable" if is_blocked else "invalid"

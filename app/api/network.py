@@ -195,9 +195,9 @@ def is_exempt(host: str, port: int, no_proxy: str) -> bool:
         match = re.fullmatch(r"\[(?P<v6>[^\]]*)\](?::(?P<v6_port>\d+))?|(?P<name>[^:]*):(?P<port>\d+)", entry)
         name, its_port = entry, None
         if match is not None:
-            named = match["v6_port"] or match["port"]
+            port_text = match["v6_port"] or match["port"]
             name = match["v6"] or match["name"] or ""
-            its_port = int(named) if named else None
+            its_port = int(port_text) if port_text else None
         if not name or its_port not in {None, port}:
             continue
         if address is None:

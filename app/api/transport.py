@@ -248,8 +248,8 @@ class Transport:
         origin = httpx.URL(self.base_url)
         url = httpx.URL(self.base_url + target)
         # The token is sent only to this address: odd input that a URL library might reinterpret is refused here.
-        wanted = origin.raw_path.rstrip(b"/") + target.encode()
-        if (url.scheme, url.netloc, url.raw_path) != (origin.scheme, origin.netloc, wanted):
+        path = origin.raw_path.rstrip(b"/") + target.encode()
+        if (url.scheme, url.netloc, url.raw_path) != (origin.scheme, origin.netloc, path):
             raise ValueError("the address would not be the one that was asked for")
         headers = {
             "Authorization": f"Bearer {token.reveal()}",

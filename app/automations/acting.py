@@ -108,13 +108,13 @@ class ResponseRunner(Struct, frozen=True):
             request = await self.request(rule, decision)
             if decision.request_json is not None and request_text(request) != decision.request_json:
                 return ActingResult("expired", "the request differs from the approved one")
-            own = replace(actions, actor=f"bot:{rule.name}:{actions.actor.rpartition(':')[2]}")
+            rule_actions = replace(actions, actor=f"bot:{rule.name}:{actions.actor.rpartition(':')[2]}")
             stored = decision.occurrence.facts
             key = stored.get("key") or f"automation-{decision.decision_id}-{rfc3339(decision.decided_at)}"
             if isinstance(rule.do, DoRetry):
                 # One key for a failure, whoever retries it: it is retried once, and then it is dealt with.
                 key = retry_key((await self._cached_run(stored)).run)
-            return result_of(await own.submit(request, key=key))
+            return result_of(await rule_actions.submit(request, key=key))
         except AlreadyAskedError as asked:
             return result_of(asked.existing)
         except (ActionRefusedError, CannotActError) as reason:

@@ -76,8 +76,8 @@ def _rule(table: Table, settings: Settings) -> Rule:
         table.fail("profile", "there is no such profile.", f"There are: {', '.join(profiles) or 'none'}.")
     if isinstance(do, DoNotify):
         # Messages are grouped, not dropped: without limits of its own such a rule has none.
-        own = {key: getattr(rule.limit, key) for key in table.table("limit").values}
-        rule = replace(rule, limit=replace(NO_LIMIT, **own))
+        limits = {key: getattr(rule.limit, key) for key in table.table("limit").values}
+        rule = replace(rule, limit=replace(NO_LIMIT, **limits))
         check_route(table, "do", do.route, [DEFAULT_ROUTE, *(route.name for route in settings.notify.routes)])
     if word in {"continue", "retry", "cancel"} and not isinstance(on, OnRun | OnStuck):
         table.fail("do", f"{word} needs a run as its trigger.", "Use it with on.run, or choose another response.")

@@ -64,15 +64,15 @@ def completion(context: click.Context, /, *, shell: str | None, install: bool) -
 @click.pass_context
 def man(context: click.Context, /, *, command: tuple[str, ...]) -> int:
     """Show the help of every command, or of one, in $PAGER or less; as plain text into a pipe."""
-    wanted = context.find_root()
+    parent = context.find_root()
     for name in command:
-        if not isinstance(wanted.command, click.Group):
-            raise click.UsageError(f"{wanted.command_path} has no commands.", context)
-        _, child, _ = wanted.command.resolve_command(wanted, [name])
+        if not isinstance(parent.command, click.Group):
+            raise click.UsageError(f"{parent.command_path} has no commands.", context)
+        _, child, _ = parent.command.resolve_command(parent, [name])
         if child is not None:  # It is: an unknown name was refused.
-            wanted = click.Context(child, wanted, name)
+            parent = click.Context(child, parent, name)
     os.environ.setdefault("LESS", "FRX")
-    click.echo_via_pager(_texts(wanted))
+    click.echo_via_pager(_texts(parent))
     return Exit.DONE
 
 

@@ -266,8 +266,8 @@ class CommandGroup(HelpfulCommand, click.Group):
         return super().resolve_command(ctx, args)
 
     def _summaries(self) -> dict[str, str]:
-        own = {name: command.get_short_help_str(200) for name, command in self.commands.items()}
-        return {name: summary for name, (_, summary) in self._elsewhere.items() if summary} or own
+        summaries = {name: command.get_short_help_str(200) for name, command in self.commands.items()}
+        return {name: summary for name, (_, summary) in self._elsewhere.items() if summary} or summaries
 
     def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

@@ -145,13 +145,13 @@ class RunwardenApp(BaseApp[None]):
 
             self.set_keymap(self.settings.keys)
             commands = enumerate(self.settings.commands)
-            own = (
+            bindings = (
                 hidden(command.key, f"own_command({number})", safe_text(command.name, limit=40), id=f"own.{number}")
                 for number, command in commands
                 if command.key
             )
             # `App.bind` gives a binding no id.
-            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(own)])
+            self._bindings = BindingsMap.merge([self._bindings, BindingsMap(bindings)])
             self.run_worker(partial(report_mistakes, self.session))
         if self._theme_problem:
             self.session.notify(f"The console uses the theme {DEFAULT}: {self._theme_problem}", severity="warning")

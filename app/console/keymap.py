@@ -170,10 +170,10 @@ def bindings_of(kind: type[DOMNode]) -> Iterator[Binding]:
     taken: set[str] = set()
     for holder in kind.__mro__:
         if holder.__module__.startswith(_ROOTS):
-            own = list(Binding.make_bindings(vars(holder).get("BINDINGS", ())))
+            bindings = list(Binding.make_bindings(vars(holder).get("BINDINGS", ())))
             # A class's key replaces its parents'.
-            yield from (binding for binding in own if binding.key not in taken)
-            taken |= {binding.key for binding in own}
+            yield from (binding for binding in bindings if binding.key not in taken)
+            taken |= {binding.key for binding in bindings}
 
 
 def _descendants(kind: type[DOMNode]) -> Iterator[type[DOMNode]]:

@@ -129,8 +129,13 @@ async def _values(screen: BaseScreen, command: UserCommand) -> dict[str, str]:
     if isinstance(engine, str) or (detail := await engine.cache.detail(ids[0])) is None:
         return values
     run = detail.run
-    own = {"run_id": run.run_id, "repository": run.repository.label, "branch": run.branch_name, "status": run.status}
-    return values | own
+    run_values = {
+        "run_id": run.run_id,
+        "repository": run.repository.label,
+        "branch": run.branch_name,
+        "status": run.status,
+    }
+    return values | run_values
 
 
 def _run_in_terminal(screen: BaseScreen, argv: Sequence[str]) -> int:

@@ -191,12 +191,12 @@ async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:
         leads.append((f"Profile {ALL}", "their runs in one list", SwitchProfile(ALL)))
     if session.engine is not None:
         cache = session.engine.cache
-        named: tuple[tuple[KeyName, str, Sequence[str]], ...] = (
+        values: tuple[tuple[KeyName, str, Sequence[str]], ...] = (
             ("status", "Status", await cache.known_statuses()),
             ("repo", "Repository", (await cache.repositories())[:MAX_NAMES]),
             ("branch", "Branch", (await cache.branches(RunFilter()))[:MAX_NAMES]),
         )
-        for key, word, names in named:
+        for key, word, names in values:
             leads += [(f"{word} {name}", "its runs", GoToTab("runs", " ".join(listed(key, (name,))))) for name in names]
         for action in (await session.engine.ledger.organizations())[:MAX_NAMES]:
             lead = GoToTab("organizations", action.action_id)
@@ -226,8 +226,8 @@ def _other_tabs(screen: BaseScreen) -> Iterator[PaletteCommand]:
     for tab in TABS:
         if tab.name == screen.TAB:
             continue
-        named = {key.action: key for key in bindings_of(screen_type(tab.name)) if key.id and key.description}
-        for action, binding in named.items():
+        actions = {key.action: key for key in bindings_of(screen_type(tab.name)) if key.id and key.description}
+        for action, binding in actions.items():
             if action.partition("(")[0].rpartition(".")[2] not in MOVES:
                 name = f"{binding.description[0].upper()}{binding.description[1:]} ({tab.title})"
                 yield PaletteCommand(name, written(binding.key), partial(_go_and_do, screen.app, tab.name, action))

@@ -57,8 +57,8 @@ async def select_changes(moves: Sequence[StatusChange], on: Collection[str], led
         return changes
     sent = await ledger.actions(ActionFilter(["run.cancel"], ["confirmed"]))
     never = datetime.min.replace(tzinfo=UTC)
-    own = {action.result_id: action.settled_at for action in reversed(sent) if action.settled_at is not None}
-    return [move for move in changes if move.new != CANCELLED or own.get(move.run_id, never) < move.after]
+    settled_at = {action.result_id: action.settled_at for action in reversed(sent) if action.settled_at is not None}
+    return [move for move in changes if move.new != CANCELLED or settled_at.get(move.run_id, never) < move.after]
 
 
 def move_alert(move: StatusChange, profile: str) -> Alert:

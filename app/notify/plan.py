@@ -75,8 +75,8 @@ class Situation(Struct, frozen=True):
 
     def incident(self, platform: str, at: datetime) -> Incident | None:
         """The incident of a host that began or was open at that time."""
-        own = (incident for incident in self.incidents if incident.platform == platform)
-        return next((incident for incident in own if incident.start <= at), None)
+        same_platform = (incident for incident in self.incidents if incident.platform == platform)
+        return next((incident for incident in same_platform if incident.start <= at), None)
 
     def is_snoozed(self, subject: Alert | ReportedProblem) -> bool:
         """Whether it was snoozed and nothing new has happened since."""

@@ -139,8 +139,8 @@ async def resend(invocation: Invocation, /, *, which: str, **write: Any) -> int:
         except ApiError as error:
             raise of_api_error(error, hint="Its operator can send the mail again.") from error
         name = which.strip().casefold()
-        named = [row for row in reported if name in {row.invitation_id.casefold(), row.organization_id.casefold()}]
-        matches = named or [row for row in reported if row.email.casefold() == name]
+        matching = [row for row in reported if name in {row.invitation_id.casefold(), row.organization_id.casefold()}]
+        matches = matching or [row for row in reported if row.email.casefold() == name]
         if not matches:
             raise failed("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
         if len(ids := dict.fromkeys(invitation.organization_id for invitation in matches)) > 1:

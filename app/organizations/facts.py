@@ -27,8 +27,8 @@ def invited_until(action: Action) -> datetime | None:
 
 def newest_invitation(reported: Iterable[Invitation], organization_id: str | None, email: str) -> Invitation | None:
     """The newest invitation of an address to an organization; None if the service reports none."""
-    wanted = organization_id, email.casefold()
-    return next((row for row in reported if (row.organization_id, row.email.casefold()) == wanted), None)
+    identity = organization_id, email.casefold()
+    return next((row for row in reported if (row.organization_id, row.email.casefold()) == identity), None)
 
 
 def short_state(invitation: Invitation | None, now: datetime) -> tuple[str, Tone]:

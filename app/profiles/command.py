@@ -290,9 +290,9 @@ def keys(invocation: Invocation) -> int:
     """List the ids for [keys], with their current keys."""
     from app.console.keymap import catalog
 
-    own = invocation.settings().keys
+    keys = invocation.settings().keys
     entries: list[Document] = [
-        {"id": fact.id, "keys": own[fact.id].split(",") if fact.id in own else [*fact.keys], "does": fact.does}
+        {"id": fact.id, "keys": keys[fact.id].split(",") if fact.id in keys else [*fact.keys], "does": fact.does}
         for fact in catalog()
     ]
     columns: tuple[Column[Any], ...] = (

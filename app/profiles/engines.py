@@ -42,14 +42,14 @@ class ProfileEngines:
         self._current = current.name
         self._clock = clock
         self._tokens: dict[str, Token] = {}
-        named = [(profile.name, profile.token) for profile in self.profiles if isinstance(profile.token, EnvToken)]
-        for variable in {source.variable for _, source in named}:
+        tokens = [(profile.name, profile.token) for profile in self.profiles if isinstance(profile.token, EnvToken)]
+        for variable in {source.variable for _, source in tokens}:
             try:
                 token = Token(env.get(variable, "").strip())
             except TokenError:
                 continue  # The variable stays: the engine reports the problem with it.
             del env[variable]
-            self._tokens |= {name: token for name, source in named if source == EnvToken(variable)}
+            self._tokens |= {name: token for name, source in tokens if source == EnvToken(variable)}
         self._engines: dict[str, asyncio.Future[Engine]] = {}
 
     def profile(self, name: str) -> Profile:

@@ -98,8 +98,8 @@ def data_root(settings: Settings) -> Path:
 def _user_folder(variable: str, usual: str) -> Path:
     """Runwarden's own folder, in the one that the variable names or in the platform's."""
     # XDG: a relative path is ignored.
-    if (named := Path(os.environ.get(variable, ""))).is_absolute():
-        return named / APPLICATION
+    if (folder := Path(os.environ.get(variable, ""))).is_absolute():
+        return folder / APPLICATION
     return Path.home() / ("Library/Application Support" if sys.platform == "darwin" else usual) / APPLICATION
 
 
@@ -301,15 +301,15 @@ def _profiles(table: Table, poll: PollSettings) -> tuple[Profile, ...]:
     for name in table.values:
         if name == ENVIRONMENT_PROFILE:
             table.fail(name, "this name belongs to RUNWARDEN_BASE_URL.", "Choose another name.")
-        own = table.table(name)
-        own_poll = own.table("poll").into(PollSettings, poll)
+        values = table.table(name)
+        own_poll = values.table("poll").into(PollSettings, poll)
         token: TokenSource = EnvToken()
-        if sources := [key for key in TOKEN_KINDS if key in own.values]:
+        if sources := [key for key in TOKEN_KINDS if key in values.values]:
             if len(sources) > 1:
-                own.fail(sources[1], f"the token has two sources, {sources[0]} and this.", "Keep one of them.")
+                values.fail(sources[1], f"the token has two sources, {sources[0]} and this.", "Keep one of them.")
             kind = TOKEN_KINDS[sources[0]]
-            token = kind(own.get(sources[0], kind.__annotations__[kind.__struct_fields__[0]]))
-        profiles.append(own.into(Profile, also=TOKEN_KINDS, name=name, token=token, poll=own_poll))
+            token = kind(values.get(sources[0], kind.__annotations__[kind.__struct_fields__[0]]))
+        profiles.append(values.into(Profile, also=TOKEN_KINDS, name=name, token=token, poll=own_poll))
     shared = []
     for profile in profiles:
         # Profiles with different addresses do not share a variable, unless they name it.

@@ -228,8 +228,8 @@ class AllProfilesScreen(RunActions):
     async def _learn(self) -> None:
         for name, engine in self._open.items():
             rows_here = (row for row in self.table.rows_on_show if row.profile == name)
-            own = [dataclasses.replace(row, run_id=row.own_id, profile="") for row in rows_here]
-            if rows := [row for row in own if engine.summaries.are_due(row)]:
+            plain_rows = [dataclasses.replace(row, run_id=row.own_id, profile="") for row in rows_here]
+            if rows := [row for row in plain_rows if engine.summaries.are_due(row)]:
                 # An unreachable service must not delay the others.
                 with suppress(ApiError):
                     async with aclosing(engine.summaries.learn(rows)) as learnt:

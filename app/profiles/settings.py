@@ -111,8 +111,8 @@ class NotifySettings(Struct, frozen=True):
 
     def route(self, name: str) -> NotifyRoute:
         """The route of this name; `default`, or a missing one, is made of the channels above."""
-        own = NotifyRoute(DEFAULT_ROUTE, self.command, self.desktop)
-        return next((route for route in self.routes if route.name == name), own)
+        default = NotifyRoute(DEFAULT_ROUTE, self.command, self.desktop)
+        return next((route for route in self.routes if route.name == name), default)
 
     def is_quiet(self, route: str, now: datetime) -> bool:
         """Whether the channels above, if the route means those, have to be quiet."""
@@ -335,22 +335,22 @@ class Settings(Struct, frozen=True):
 
     def profile(self, name: str | None = None) -> Profile:
         """The profile of that name, or the default without one; if there is none, raise `ConfigError`."""
-        wanted = name or self.default_profile
-        if wanted is None and len(self.profiles) == 1:
+        chosen = name or self.default_profile
+        if chosen is None and len(self.profiles) == 1:
             return self.profiles[0]
         for profile in self.profiles:
-            if profile.name == (wanted or ENVIRONMENT_PROFILE):
+            if profile.name == (chosen or ENVIRONMENT_PROFILE):
                 return profile
         names = ", ".join(profile.name for profile in self.profiles)
-        problem = f"There is no profile {wanted!r}."
+        problem = f"There is no profile {chosen!r}."
         fix = f"There are: {names}."
         if not names:
-            problem = "No service is configured." if wanted is None else problem
+            problem = "No service is configured." if chosen is None else problem
             fix = (
                 "Set RUNWARDEN_BASE_URL and RUNWARDEN_TOKEN, or write a profile into the file that `runwarden config "
                 "init` makes. To look around without a service: `runwarden demo`, which names its --config."
             )
-        elif wanted is None:
+        elif chosen is None:
             problem = "There are several profiles and none is the default."
             fix = f"Name one with --profile or in default_profile: {names}."
         raise ConfigError(problem, fix=fix, file=self.file)

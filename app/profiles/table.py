@@ -96,18 +96,18 @@ class Table(Struct, frozen=True):
 
     def table(self, key: str) -> "Table":
         """A table within; empty if the key is absent."""
-        wanted = f"a table: [{dotted_key((*self.path, key))}]"
-        values = self._typed(key, dict, wanted) if key in self.values else {}
+        expected = f"a table: [{dotted_key((*self.path, key))}]"
+        values = self._typed(key, dict, expected) if key in self.values else {}
         return Table(self.file, self.text, values, (*self.path, key))
 
     def tables(self, key: str) -> "Iterator[Table]":
         """An array of tables within."""
-        wanted = f"an array of tables: [[{dotted_key((*self.path, key))}]]"
-        for index, values in enumerate(self._typed(key, list, wanted) if key in self.values else ()):
+        expected = f"an array of tables: [[{dotted_key((*self.path, key))}]]"
+        for index, values in enumerate(self._typed(key, list, expected) if key in self.values else ()):
             if values is LEFT_OUT:
                 continue
             if not isinstance(values, dict):
-                self.fail(key, f"this must be {wanted}.", "See `runwarden config init` for an example.")
+                self.fail(key, f"this must be {expected}.", "See `runwarden config init` for an example.")
             yield Table(self.file, self.text, values, (*self.path, key, index))
 
     def named(self, key: str, read: "Callable[[Table], T]") -> tuple[T, ...]:
@@ -150,12 +150,12 @@ class Table(Struct, frozen=True):
             self.fail(key, f"{number} is out of range.", f"Use {bounds.least} to {bounds.most}.")
         return float(number) if is_whole else number
 
-    def _typed(self, key: str, kind: type[T], wanted: str = "") -> T:
+    def _typed(self, key: str, kind: type[T], expected: str = "") -> T:
         value = self.values[key]
         # In Python true is a number; in a configuration it is a mistake.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             actual = _FOUND.get(type(value), "a date or time")
-            self.fail(key, f"this must be {wanted or _NAMES[kind]}.", f"It is {actual}.")
+            self.fail(key, f"this must be {expected or _NAMES[kind]}.", f"It is {actual}.")
         return value
 
     def _word(self, key: str, text: str, words: tuple[str, ...]) -> str:

@@ -108,19 +108,19 @@ class FileToken(Struct, frozen=True):
 
     def read(self, _env: Mapping[str, str]) -> Token:
         """Read the token; one descriptor is checked and read, so a changed path makes no difference."""
-        named = f"The token file {self.path}"
+        source = f"The token file {self.path}"
         correct = "Correct token_file."
         try:
             # Non-blocking: a FIFO without a writer would hold the start for ever.
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
-            raise TokenError(f"{named} cannot be read: {error.strerror}.", fix=correct) from error
+            raise TokenError(f"{source} cannot be read: {error.strerror}.", fix=correct) from error
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
-                raise TokenError(f"{named} is not a regular file.", fix=correct)
+                raise TokenError(f"{source} is not a regular file.", fix=correct)
             if status.st_uid not in {os.geteuid(), 0}:
-                raise TokenError(f"{named} belongs to another user.", fix="Use another file.")
+                raise TokenError(f"{source} belongs to another user.", fix="Use another file.")
             if status.st_mode & 0o077:
                 raise TokenError(f"Others can read the token file {self.path}.", fix=f"Run: chmod 600 {self.path}")
             return _parse_token(os.read(descriptor, _MAX_TOKEN + 2))
@@ -163,17 +163,17 @@ class CommandToken(Struct, frozen=True):
 
     def read(self, env: Mapping[str, str]) -> Token:
         """Run the command and read its output; its error output would disturb the drawn screen."""
-        named = f"The token_command {self.argv[0]!r}"
+        source = f"The token_command {self.argv[0]!r}"
         try:
             code, printed = _run_program(self.argv, env, _COMMAND_TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
             fix = "Run it by hand to see what it waits for: here it has no terminal to ask on."
-            raise TokenError(f"{named} did not finish within {_COMMAND_TIMEOUT_S:.0f} s.", fix=fix) from error
+            raise TokenError(f"{source} did not finish within {_COMMAND_TIMEOUT_S:.0f} s.", fix=fix) from error
         except OSError as error:
-            raise TokenError(f"{named} cannot be run: {error.strerror}.", fix="Correct token_command.") from error
+            raise TokenError(f"{source} cannot be run: {error.strerror}.", fix="Correct token_command.") from error
         if code:
             fix = "Run it by hand to see why: here it has no terminal to ask on."
-            raise TokenError(f"{named} exited with status {code}.", fix=fix)
+            raise TokenError(f"{source} exited with status {code}.", fix=fix)
         return _parse_token(printed)
 
 

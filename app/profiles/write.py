@@ -53,12 +53,12 @@ def add_profile(file: Path, new: Profile) -> None:
     from tomlkit import dumps  # only where something is written
 
     before = read_text(file)
-    named = [token_key for token_key, kind in TOKEN_KINDS.items() if isinstance(new.token, kind)]
-    if not named:
+    token_keys = [token_key for token_key, kind in TOKEN_KINDS.items() if isinstance(new.token, kind)]
+    if not token_keys:
         raise ValueError("A token itself has no place in this file.")
     source = getattr(new.token, new.token.__struct_fields__[0])
     profile: dict[str, object] = {"base_url": new.base_url}
-    profile[named[0]] = list(source) if isinstance(source, tuple) else str(source)
+    profile[token_keys[0]] = list(source) if isinstance(source, tuple) else str(source)
     if new.read_only:
         profile["read_only"] = True
     added = dumps({"profiles": {new.name: profile}})

@@ -76,8 +76,8 @@ async def check_remotes(folder: Path, repository: Repository, address: str | Non
         return ""
     if not remotes:
         return f"{safe_text(str(top))} has no remotes: nothing says whether it is a checkout of {label}."
-    wanted = _parts(repository.path)
-    if any(_parts(remote)[-len(wanted) :] == wanted for remote in remotes):
+    parts = _parts(repository.path)
+    if any(_parts(remote)[-len(parts) :] == parts for remote in remotes):
         return ""
     leads = _names({_LOGIN.sub("//", remote) for remote in remotes})
     raise AnotherRepositoryError(f"{safe_text(str(top))} has no remote of {label}: it is a checkout of {leads}.")

@@ -47,8 +47,8 @@ class FilePatch:
     @property
     def path(self) -> str:
         """The file's name; the old one if it was deleted."""
-        named = (self.names.get(key) for key in ("rename to", "copy to", "+++", "---", "new"))
-        return next((name for name in named if name is not None), "")
+        names = (self.names.get(key) for key in ("rename to", "copy to", "+++", "---", "new"))
+        return next((name for name in names if name is not None), "")
 
     def changed(self) -> ChangedFile:
         """The patch's facts of the file so far."""

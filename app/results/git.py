@@ -98,10 +98,10 @@ class Git(Struct, frozen=True):
         environment = await asyncio.to_thread(fetching, self.network)
         if "GIT_SSH" not in environment:
             command = ["git", f"--git-dir={git_dir}", "config", "--default", "ssh", "--get", "core.sshCommand"]
-            own = environment.get("GIT_SSH_COMMAND")
-            if not own:
-                own = (await self._run(command, environment, git_dir)).decode(errors="replace").strip()
-            environment["GIT_SSH_COMMAND"] = f"{own or 'ssh'} {_SSH}"
+            ssh = environment.get("GIT_SSH_COMMAND")
+            if not ssh:
+                ssh = (await self._run(command, environment, git_dir)).decode(errors="replace").strip()
+            environment["GIT_SSH_COMMAND"] = f"{ssh or 'ssh'} {_SSH}"
         argv = ["git", *_FETCHING, f"--git-dir={git_dir}", *arguments]
         return await self._run(argv, environment, git_dir, stdin, self.most_bytes)
 
@@ -228,9 +228,9 @@ def fetching(network: Network) -> dict[str, str]:
     }
 
 
-def reading(own: Mapping[str, str]) -> dict[str, str]:
+def reading(network_env: Mapping[str, str]) -> dict[str, str]:
     """An environment in which git reads only the repository's own configuration and has no network."""
-    return {name: own[name] for name in _PASSED_ON if name in own} | {
+    return {name: network_env[name] for name in _PASSED_ON if name in network_env} | {
         "HOME": os.devnull,
         "XDG_CONFIG_HOME": os.devnull,
         "LC_ALL": "C.UTF-8",

@@ -110,10 +110,10 @@ class Mirror:
                 if source is None:
                     with suppress(GitError):
                         await self.git.read(self.git_dir, "update-ref", "-d", ref)
-                wanted = [f"+{source}:{ref}"] if source else []
-                wanted += [f"+{default}:{_DEFAULT}"] if default else []
-                if wanted:
-                    await self._bring(*wanted)
+                refspecs = [f"+{source}:{ref}"] if source else []
+                refspecs += [f"+{default}:{_DEFAULT}"] if default else []
+                if refspecs:
+                    await self._bring(*refspecs)
                 if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MAX_PACKS:
                     with suppress(GitError):
                         await self.git.read(self.git_dir, *_PROMISOR, "repack", "-a", "-d", "--quiet")
@@ -251,8 +251,8 @@ class Mirror:
         """Fetch these refs, or the objects whose ids are given line by line."""
         quietly = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--filter=blob:none")
         options = (*_PROMISOR, *(("-c", "fetch.negotiationAlgorithm=noop") if object_ids else ()))
-        wanted = ("--stdin", "--", "origin") if object_ids else ("--", "origin", *refs)
-        await self.git.fetch(self.git_dir, *options, "fetch", *quietly, *wanted, stdin=object_ids)
+        arguments = ("--stdin", "--", "origin") if object_ids else ("--", "origin", *refs)
+        await self.git.fetch(self.git_dir, *options, "fetch", *quietly, *arguments, stdin=object_ids)
 
     async def _listed(self, *patterns: str) -> dict[str, str]:
         """Refs with their commits, and `HEAD` with the name of its branch, if git gives it."""
@@ -362,8 +362,8 @@ def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnC
     results = []
     for turn, begin, end in zip(seen, starts, (*starts[1:], None), strict=True):
         until = (commit for commit in commits if end is None or commit.at < end)
-        own = () if begin is None else tuple(commit for commit in until if commit.at >= begin)
-        results.append(with_commits(turn, own))
+        commits_since = () if begin is None else tuple(commit for commit in until if commit.at >= begin)
+        results.append(with_commits(turn, commits_since))
     return results, BY_TIME if any(result.commits for result in results) else ""
 
 
@@ -517,8 +517,8 @@ async def _base(detail: RunDetail, mirror: Mirror, heads: Heads, head: str) -> t
             return base, f"merge base with {heads.default_name}" if base else "nothing: it shares no history", commits
     # The branch is merged, or is the default branch: the marks and times of commits show which are the run's.
     commits = await mirror.commits(head, None)
-    own = [commit for entry in of_commits(detail, commits)[0] for commit in entry.commits]
-    if not own:
+    run_commits = [commit for entry in of_commits(detail, commits)[0] for commit in entry.commits]
+    if not run_commits:
         return head, f"its own head: nothing was added to {heads.default_name or 'the branch'}", ()
-    base = next(iter(own[0].parents), None)
-    return base, "the parent of its first commit, as its branch is merged" if base else "nothing", own
+    base = next(iter(run_commits[0].parents), None)
+    return base, "the parent of its first commit, as its branch is merged" if base else "nothing", run_commits

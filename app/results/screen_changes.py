@@ -205,16 +205,16 @@ class ChangesPart(SearchedPart):
     async def _read(self) -> None:
         subject = self.subject
         detail = self.subject.detail
-        wanted = self.subject.version
+        version = self.subject.version
         if detail is None:
             return
-        if self._shown is None or wanted[0] != self._shown[0]:  # The screen shows another run or turn now.
+        if self._shown is None or version[0] != self._shown[0]:  # The screen shows another run or turn now.
             self._clear()
             self.body.notice = unavailable("Reading the changes…", "The first time, its repository is fetched.")
         with showing_failure(self.body):
             change = await self.subject.results.change(detail, subject.turn)
         self._clear()
-        self._shown = wanted
+        self._shown = version
         if isinstance(change, Unavailable):
             self._is_whole = True
             self.body.notice = unavailable("The changes are not available.", change.reason)

@@ -66,10 +66,10 @@ class ReviewPart(SearchedPart):
     async def _read(self) -> None:
         subject = self.subject
         detail = self.subject.detail
-        wanted = subject.version
-        if detail is None or wanted == self._shown:
+        version = subject.version
+        if detail is None or version == self._shown:
             return
-        if self._shown is None or wanted[0] != self._shown[0]:  # The screen shows another run or turn now.
+        if self._shown is None or version[0] != self._shown[0]:  # The screen shows another run or turn now.
             self._show_none("Reading the review…", "The first time, its repository is fetched.")
         with showing_failure(self.body):
             reviews = await self.subject.results.reviews(detail, subject.turn)
@@ -78,7 +78,7 @@ class ReviewPart(SearchedPart):
         else:
             self._reviews, self._number = reviews, min(self._number, len(reviews) - 1)
             self._show()
-        self._shown = wanted
+        self._shown = version
 
     def _show_none(self, title: str, reason: str) -> None:
         self._reviews = ()

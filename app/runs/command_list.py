@@ -200,18 +200,18 @@ class _RunList:
     """The number of its runs that were not confirmed for too long to count as live."""
 
     async def print(self, rows: Rows[RunDocument]) -> None:
-        wanted = self.condition
+        condition = self.condition
         cache = self.engine.cache
         only_cached = {
-            "is:stuck": wanted.stuck,
-            "is:followed": wanted.followed,
-            "agent:": wanted.agents or wanted.not_agents,
-            "finding:": wanted.findings or wanted.not_findings,
+            "is:stuck": condition.stuck,
+            "is:followed": condition.followed,
+            "agent:": condition.agents or condition.not_agents,
+            "finding:": condition.findings or condition.not_findings,
         }
         if not self.is_cached and (term := next((term for term, is_set in only_cached.items() if is_set), "")):
             raise failed("usage", f"{term} is only known to the cache: add --cached.")
         known = KNOWN_STATUSES | set(await cache.known_statuses())
-        for status in wanted.not_statuses:
+        for status in condition.not_statuses:
             if status not in known and closest(status, known):
                 raise _unknown(status, known)
         self.asked_at = self.engine.clock()
@@ -230,7 +230,7 @@ class _RunList:
                 rows.output.flush()
                 bar.note(plural(rows.count, "run"))
         # The service may use statuses that were never seen here: a status is called unknown only if no run has it.
-        for status in wanted.statuses:
+        for status in condition.statuses:
             if not rows.count and status not in known:
                 raise _unknown(status, known)
 

@@ -76,8 +76,8 @@ class RunLookup(Struct, frozen=True):
             offset += len(rows)
         if len(matching) > 1:
             candidates = matching[:10]
-            named = ", ".join(candidates) + (", …" if len(matching) > len(candidates) else "")
-            message = f"{text} matches {len(matching)} runs, write more of the id: {named}"
+            names = ", ".join(candidates) + (", …" if len(matching) > len(candidates) else "")
+            message = f"{text} matches {len(matching)} runs, write more of the id: {names}"
             raise failed("ambiguous", message, candidates=[*candidates])
         return await self._held(matching[0]) if matching else None
 

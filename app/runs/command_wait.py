@@ -158,8 +158,8 @@ async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: ti
     output = invocation.output
     async with invocation.engine(needs_token=True) as engine:
         lookup = RunLookup(engine)
-        named = dict.fromkeys([(await lookup.current(text)).run_id for text in run_ids])
-        results = await RunWaiter(engine, output.note, fail_fast=fail_fast).until_final(list(named), patience)
+        ids = dict.fromkeys([(await lookup.current(text)).run_id for text in run_ids])
+        results = await RunWaiter(engine, output.note, fail_fast=fail_fast).until_final(list(ids), patience)
         shown = await run_documents(engine, [result.run for result in results.values() if result.run is not None])
         now = engine.clock()
     failure = wait_failure(results)

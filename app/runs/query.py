@@ -263,8 +263,8 @@ def parse(text: str, now: datetime) -> Query:
         parser.spans += spans(term, is_problem=problem is not None)
     if len(text) > MAX_QUERY:
         parser.blame(MAX_QUERY, len(text), f"The line is longer than {MAX_QUERY:,} characters.", "Shorten it.")
-    wanted = parser.finish()
-    return Query(wanted, tuple(sorted(parser.problems, key=attrgetter("start"))), tuple(parser.spans))
+    condition = parser.finish()
+    return Query(condition, tuple(sorted(parser.problems, key=attrgetter("start"))), tuple(parser.spans))
 
 
 @dataclass(slots=True)
@@ -294,7 +294,7 @@ class _Parser:
                 return unclosed_quote(token)
             self.words += token.text.split()
             return None
-        if (wanted := key_name(term.key)) is None:
+        if (key := key_name(term.key)) is None:
             suggestion = closest_key(term.key)
             at = term.key_end - len(term.key) - 1
             instead = (
@@ -302,15 +302,15 @@ class _Parser:
             )
             fix = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
             return QueryProblem(at, term.key_end, f"There is no {term.key}:.", fix)
-        if problem := broken(term, wanted):
+        if problem := broken(term, key):
             return problem
-        match wanted:
+        match key:
             case "since" | "until":
-                return self._limit(term, wanted)
+                return self._limit(term, key)
             case "is":
                 return self._is(term)
-        values = self.lists.setdefault(f"{'not_' if term.is_negated else ''}{_FIELDS[wanted]}", {})
-        values.update(dict.fromkeys(read_value(token, wanted) for token in given(term)))
+        values = self.lists.setdefault(f"{'not_' if term.is_negated else ''}{_FIELDS[key]}", {})
+        values.update(dict.fromkeys(read_value(token, key) for token in given(term)))
         return None
 
     def blame(self, start: int, end: int, message: str, fix: str) -> None:
@@ -430,15 +430,15 @@ def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, 
                 options.append(Suggestion(token.start, token.end, text, "The repository."))
     elif cursor < current.key_end:
         options = list(_keys(current.key, current.key_end - len(current.key) - 1, current.key_end))
-    elif (wanted := key_name(current.key)) is None:
+    elif (key := key_name(current.key)) is None:
         options = []
     else:
         token = next(token for token in current.tokens if cursor <= token.end)
         others = {each.text for each in current.tokens if each is not token}
         typed = token.text[: max(0, cursor - token.start - int(token.is_quoted))]
         options = [
-            Suggestion(token.start, token.end, value if wanted in TAKES_ONE else value_text(value, wanted))
-            for value in _matching(typed, _known(wanted, known))
+            Suggestion(token.start, token.end, value if key in TAKES_ONE else value_text(value, key))
+            for value in _matching(typed, _known(key, known))
             if value not in others
         ]
     return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MAX_OPTIONS]

@@ -56,15 +56,15 @@ class RunFollower:
             await self._read_pins()
             session.notify("Unfollowed." if len(run_ids) == 1 else f"Unfollowed {len(run_ids):,} runs.")
             return
-        wanted = [run_id for run_id in run_ids if run_id not in followed][:PIN_CAP]
-        for run_id in wanted:
+        new = [run_id for run_id in run_ids if run_id not in followed][:PIN_CAP]
+        for run_id in new:
             await cache.pin(run_id, at=self._engine.clock())
         await self._read_pins()
-        others = len(run_ids) - len(wanted)
-        row = next((pinned.row for pinned in session.pins if pinned.run_id in wanted), None)
-        if len(wanted) > 1 or others:
+        others = len(run_ids) - len(new)
+        row = next((pinned.row for pinned in session.pins if pinned.run_id in new), None)
+        if len(new) > 1 or others:
             besides = f", {others:,} are followed already or too many" if others else ""
-            text = f"Following {len(wanted):,} runs to their end{besides}. F lists them."
+            text = f"Following {len(new):,} runs to their end{besides}. F lists them."
         elif row is not None and row.is_final:
             text = "Following for a day in case it is continued: it has ended."
         else:

@@ -74,18 +74,18 @@ class FailureLogs:
 
     def tail(self, engine: "Engine", detail: RunDetail | None) -> LogTail | None:
         """The end of this run's log, if it failed; an unknown end replaces any pending request."""
-        tail, wanted = None, None
+        tail, log_key = None, None
         if detail is not None and detail.run.status == "failed":
             key = detail.run.run_id, detail.run.updated_at
             failed_at, tail = self._tails.get(key, (None, None))
             if tail is None or (failed_at is not None and self._screen.session.run_now() - failed_at > RETRY_AFTER):
                 tail = None
-                wanted = key
-        if wanted != self._requested:
-            self._requested = wanted
+                log_key = key
+        if log_key != self._requested:
+            self._requested = log_key
             self._screen.workers.cancel_group(self._screen, TAIL_GROUP)
-            if detail is not None and wanted is not None:
-                self._screen.run_worker(partial(self._request, engine, detail, wanted), group=TAIL_GROUP)
+            if detail is not None and log_key is not None:
+                self._screen.run_worker(partial(self._request, engine, detail, log_key), group=TAIL_GROUP)
         return tail
 
     async def _request(self, engine: "Engine", detail: RunDetail, key: object) -> None:
@@ -365,9 +365,9 @@ class RunsLoader:
             line: which for line, which in lines.items() if not (which.is_scan or which.branches or which.not_branches)
         }
         counts = dict(zip(indexed, await engine.cache.counts(indexed.values()), strict=True))
-        own = self.query.view.query
-        if own in lines.keys() - indexed.keys() and own in self.counts:
-            counts[own] = self.counts[own]
+        query = self.query.view.query
+        if query in lines.keys() - indexed.keys() and query in self.counts:
+            counts[query] = self.counts[query]
         if counts != self.counts:
             self.counts = counts
             self._screen.post_message(self.ViewsCounted())

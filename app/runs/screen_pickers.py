@@ -84,7 +84,7 @@ class ValuePicker(PickerScreen[Picked]):
         self,
         title: str,
         items: Iterable[PickItem],
-        wanted: tuple[str, ...],
+        chosen: tuple[str, ...],
         excluded: tuple[str, ...] | None = None,
         *,
         takes_text: bool = False,
@@ -97,7 +97,7 @@ class ValuePicker(PickerScreen[Picked]):
         super().__init__()
         self.TITLE_TEXT = title
         self.HINT = f"tab mark{'' if excluded is None else ', again exclude'} · enter apply · ctrl+x any"
-        self._marks: dict[str, ChoiceMark] = dict.fromkeys(wanted, "only")
+        self._marks: dict[str, ChoiceMark] = dict.fromkeys(chosen, "only")
         self._marks |= dict.fromkeys(excluded or (), "not")
         known = {item.value: item for item in items}
         self._items = [known.get(value, PickItem(value)) for value in dict.fromkeys((*self._marks, *known))]
@@ -172,7 +172,7 @@ async def value_sheet(cache: "Cache", condition: RunFilter, key: KeyName, here: 
         return ValuePicker("Filter by status", items, condition.statuses, condition.not_statuses)
     if key == "repo":
         names = here.repository if here else "", *await cache.repositories()
-        wanted = condition.repositories
+        chosen = condition.repositories
         excluded = condition.not_repositories
         title = "Filter by repository"
     else:
@@ -180,10 +180,10 @@ async def value_sheet(cache: "Cache", condition: RunFilter, key: KeyName, here: 
             here.branch_name if here else "",
             *await cache.branches(replace(condition, branches=(), not_branches=())),
         )
-        wanted = condition.branches
+        chosen = condition.branches
         excluded = condition.not_branches
         title = "Filter by branch"
-    return ValuePicker(title, map(PickItem, filter(None, names)), wanted, excluded, takes_text=True)
+    return ValuePicker(title, map(PickItem, filter(None, names)), chosen, excluded, takes_text=True)
 
 
 class DatesPicker(PickerScreen[Limits]):

@@ -361,11 +361,11 @@ def of_platform(platform: str) -> RunFilter:
     return RunFilter(repositories=(f"{platform}:*",))
 
 
-def runs_lead(wanted: RunFilter, since: datetime | None = None, before: datetime | None = None) -> GoToTab:
+def runs_lead(condition: RunFilter, since: datetime | None = None, before: datetime | None = None) -> GoToTab:
     """A link to these runs, created from `since` on and before `before`; None: no limit."""
     terms = [
-        *listed("status", wanted.statuses, wanted.not_statuses),
-        *listed("repo", wanted.repositories, wanted.not_repositories),
+        *listed("status", condition.statuses, condition.not_statuses),
+        *listed("repo", condition.repositories, condition.not_repositories),
         *([f"since:{_time(since)}"] if since is not None else []),
         # `until` would include the limit itself.
         *([f"-since:{_time(before, up=True)}"] if before is not None else []),

@@ -68,12 +68,12 @@ class Listing(Struct, frozen=True):
         `FilterIgnoredError`: only the whole list has them.
         """
         bounds = [bound for bound in (condition.until, before) if bound is not None]
-        wanted = replace(condition, until=min(bounds, default=None))
+        filters = replace(condition, until=min(bounds, default=None))
         reader = self.runs.reader
         reader = replace(reader, client=reader.client.at(Priority.ASKED))
         finals = await self.runs.cache.final_statuses()
         for status in condition.statuses or ("",):
-            query = await self._query(replace(wanted, statuses=(status,) if status else ()))
+            query = await self._query(replace(filters, statuses=(status,) if status else ()))
             order = Order()
             if query.status is None and query.repository is None:
                 raise FilterIgnoredError

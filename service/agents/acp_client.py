@@ -145,15 +145,15 @@ class Turn:
             text = f"the program speaks version {version} of ACP, and Runwarden version {PROTOCOL_VERSION}"
             raise RequestError(0, f"{text}: install a version of the program that speaks this one")
         session = await self._open(connection, about)
-        wanted = os.environ.get(MODEL)
-        for option in self._options if wanted else ():
+        model = os.environ.get(MODEL)
+        for option in self._options if model else ():
             # The configured model is chosen if the program offers it by that name or as `PROVIDER/NAME`.
             if option.category != "model" or not isinstance(option, schema.SessionConfigOptionSelect):
                 continue
             names = []
             for row in option.options:
                 choices = row.options if isinstance(row, schema.SessionConfigSelectGroup) else [row]
-                names += [choice.value for choice in choices if f"/{choice.value}".endswith(f"/{wanted}")]
+                names += [choice.value for choice in choices if f"/{choice.value}".endswith(f"/{model}")]
             if names and option.current_value not in names:
                 await connection.set_config_option(option.id, session, names[0])
         self._shown = session

@@ -68,10 +68,12 @@ def decide(entries: Sequence[Entry], host: Host, port: int) -> str | None:
     about = [entry for entry in entries if entry.fits(host)]
     if addresses := [entry.address for entry in about if entry.port == port]:
         return next(filter(None, addresses), None)
-    wanted = host.text if port == TLS_PORT else f"{host.text}:{port}"
+    destination = host.text if port == TLS_PORT else f"{host.text}:{port}"
     ports = ", ".join(sorted({str(entry.port) for entry in about}))
     reason = f" (it is listed for port {ports})" if ports else ""
-    raise RefusedError(f'{wanted} was refused{reason}; to allow it, add it to the agent: egress = ["{wanted}"]')
+    raise RefusedError(
+        f'{destination} was refused{reason}; to allow it, add it to the agent: egress = ["{destination}"]'
+    )
 
 
 def addresses_of(host: Host, port: int, fixed: str | None, *, by_name: bool = False) -> list[Address]:

@@ -116,11 +116,11 @@ def instructions(agent: str, prompt: str | None, values: Mapping[str, JsonValue]
     parts = [request or f"{agent}: {_DEFAULT_INSTRUCTIONS}"]
     if prompt is not None:
         fields = [(match[0], *match.groups("")) for match in _FIELD.finditer(prompt)]
-        named = {name for _, scope, name in fields if scope}
+        names = {name for _, scope, name in fields if scope}
         texts = {field: _as_text(values.get(name, "")) for field, scope, name in fields if scope}
         filled = _FIELD.sub(lambda match: texts.get(match[0], match[0]), prompt).strip()
-        parts = [filled, request] if request and INSTRUCTIONS not in named else [filled]
-        placed |= named
+        parts = [filled, request] if request and INSTRUCTIONS not in names else [filled]
+        placed |= names
     left = {name: value for name, value in values.items() if name not in placed}
     if left and listed:
         rows = (f"- {name}: {_as_text(value)}".replace("\n", "\n  ") for name, value in left.items())

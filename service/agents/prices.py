@@ -70,11 +70,11 @@ def without_date(model: str) -> str:
     return _SUFFIX.sub("", model)
 
 
-def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
+def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
     """Return the price of a model; None: it is not known.
 
     The longest name among an operator's `own` prices that the model's name starts with decides. A list price needs the
     whole name, except for a final date or `-latest`: `gpt-5.4-mini` is another model than `gpt-5.4`.
     """
-    fitting = max((name for name in own if model.startswith(name)), key=len, default=None)
-    return _LIST_PRICES.get(without_date(model)) if fitting is None else own[fitting]
+    fitting = max((name for name in prices if model.startswith(name)), key=len, default=None)
+    return _LIST_PRICES.get(without_date(model)) if fitting is None else prices[fitting]

@@ -77,10 +77,10 @@ def _trees(path: Path, search: list[Path], depth: int = 0) -> Iterator[Path]:
     words = _shebang(real)
     interpreter = next(iter(words), None)
     if interpreter is not None and Path(interpreter).name == "env":
-        named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
-        interpreter = shutil.which(named)
+        script = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
+        interpreter = shutil.which(script)
         if interpreter is None:
-            raise NoProgramError(f"{real} needs {named!r}, which is not there: install it for the service's user")
+            raise NoProgramError(f"{real} needs {script!r}, which is not there: install it for the service's user")
         search.append(Path(interpreter).parent)
     if interpreter is not None and depth < _MAX_WRAPPERS:
         yield from _trees(Path(interpreter), search, depth + 1)

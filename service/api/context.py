@@ -36,10 +36,10 @@ class Threads:
         self._callers: WeakValueDictionary[str, anyio.CapacityLimiter] = WeakValueDictionary()
 
     async def run(self, call: Callable[[], T], caller: str = "") -> T:
-        own = self._callers.get(caller)
-        if own is None:
-            own = self._callers[caller] = anyio.CapacityLimiter(self._share)
-        async with own:
+        limiter = self._callers.get(caller)
+        if limiter is None:
+            limiter = self._callers[caller] = anyio.CapacityLimiter(self._share)
+        async with limiter:
             return await anyio.to_thread.run_sync(call, limiter=self._all)
 
 

@@ -239,8 +239,8 @@ _PATCH: Final = {**_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"), **d
 def read_run(run_id: str, request: Request, context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
     # If no address is configured, the page is at the address that the caller used.
-    own = f"{request.base_url}runs/{{run_id}}" if context.settings.page.enabled else None
-    url = context.settings.run_url or own
+    page_url = f"{request.base_url}runs/{{run_id}}" if context.settings.page.enabled else None
+    url = context.settings.run_url or page_url
     return run_document(run_id, context, caller) | {"url": url.replace("{run_id}", run_id) if url else None}
 
 

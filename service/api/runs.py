@@ -240,11 +240,13 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
         if start.metadata is not None and len(json.dumps(start.metadata, ensure_ascii=False).encode()) > limit:
             raise bad_request("metadata_too_large", f"metadata: may have at most {limit} bytes as JSON")
         try:
-            wanted = reference(start.repository.platform, start.repository.data)
+            asked_for = reference(start.repository.platform, start.repository.data)
         except ValueError as error:
             raise bad_request("invalid_repository", str(error)) from error
         with context.database.read() as connection:
-            target = _first_target(connection, caller.organization.id, [wanted], f"{wanted.platform}:{wanted.path}")
+            target = _first_target(
+                connection, caller.organization.id, [asked_for], f"{asked_for.platform}:{asked_for.path}"
+            )
         owner, place = caller.organization.id, (target.platform, target.path, target.url)
         plain = TurnRequest(owner, DEFAULT_NAME, *place, branch, start.instructions, metadata=start.metadata)
         return target, replace(plain, trace_parent=context.tracer.parent(), caller=caller.token.alias)
@@ -380,7 +382,7 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
 
 
 def _first_target(
-    connection: sa.Connection, organization_id: str, candidates: list[Reference], named: str
+    connection: sa.Connection, organization_id: str, candidates: list[Reference], name: str
 ) -> repositories.Repository:
     """Return the first candidate that is configured, and so exists, else on a connected host (400: there is none)."""
     for candidate in candidates:
@@ -389,7 +391,7 @@ def _first_target(
     connected = hosts.of(connection, organization_id)
     for candidate in candidates:
         if url := hosts.clone_url(connected, candidate.platform, candidate.path):
-            return repositories.Repository(named, candidate.platform, candidate.path, url)
+            return repositories.Repository(name, candidate.platform, candidate.path, url)
     fix = "ask the operator of the service to add it, or to connect its code host"
-    text = f"the repository {named!r} is neither configured nor on a connected code host; {fix}"
+    text = f"the repository {name!r} is neither configured nor on a connected code host; {fix}"
     raise bad_request("unknown_repository", text)

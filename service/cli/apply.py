@@ -128,9 +128,9 @@ def apply_setup(
     setup.check_fallbacks(connection)
     for offer in document.offers:
         old = organizations.offer_by_code(connection, offer.code)
-        wanted = replace(offer, retired=offer.retired or (old is not None and old.retired))
-        organizations.put_offer(connection, wanted)
-        applied.append(_outcome("offer", offer.code, None, old, wanted))
+        new = replace(offer, retired=offer.retired or (old is not None and old.retired))
+        organizations.put_offer(connection, new)
+        applied.append(_outcome("offer", offer.code, None, old, new))
     # Of these organizations' repositories, including those that the document leaves out.
     for organization in {org.id: org for org in state.known.values()}.values():
         for repository in state.repositories[organization.id].values():
@@ -272,11 +272,11 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
 
     The commands are not run: applying a document again must not undo later decisions.
     """
-    slug, wanted, present = organization.slug, set(entry.entitlements), set(organization.entitlements)
+    slug, target, present = organization.slug, set(entry.entitlements), set(organization.entitlements)
     verb = "activate" if entry.active else "deactivate"
     commands = [] if organization.active == entry.active else [f"{verb} {slug}"]
-    commands += [f"grant {slug} {entitlement}" for entitlement in sorted(wanted - present)]
-    commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(present - wanted)]
+    commands += [f"grant {slug} {entitlement}" for entitlement in sorted(target - present)]
+    commands += [f"withdraw {slug} {entitlement}" for entitlement in sorted(present - target)]
     steps = [f"runwarden service org {command}" for command in commands]
     if organization.name != entry.name:
         text = f"name the entry {organization.name!r}, as the organization with the slug {slug}, or change its slug"

@@ -33,8 +33,8 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
     with admin.read() as connection:
         # A deleted organization no longer has a slug, but the trail still has its id.
         is_id = slug is not None and slug.startswith("org_")
-        wanted = slug if is_id else owner_of(connection, slug)
-        rows = trail.latest(connection, limit, organization_id=wanted, since=begin, action=action)
+        owner_id = slug if is_id else owner_of(connection, slug)
+        rows = trail.latest(connection, limit, organization_id=owner_id, since=begin, action=action)
     shown = list[Row]()
     for row in rows:
         at, owned = rfc3339(row.at), {"target": row.target, "organization_id": row.organization_id}

@@ -33,19 +33,19 @@ class EnvironmentFile:
             SettingsError: The file cannot be read or used, and nothing has changed.
         """
         file = Path(os.environ[ENVIRONMENT_VARIABLE])
-        named = f"{file} ({ENVIRONMENT_VARIABLE})"
+        source = f"{file} ({ENVIRONMENT_VARIABLE})"
         try:
             is_open_to_all = file.stat().st_mode & stat.S_IWOTH
             lines = file.read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-            raise SettingsError(f"{named}: {reason}; the service's user must be able to read it") from error
+            raise SettingsError(f"{source}: {reason}; the service's user must be able to read it") from error
         if is_open_to_all:
-            raise SettingsError(f"{named}: everyone may write it: chmod o-w")
+            raise SettingsError(f"{source}: everyone may write it: chmod o-w")
         variables = {}
         for number, line in enumerate(lines, 1):
             if (entry := line.strip()) and entry[0] not in "#;":
-                match, place = _ENTRY.fullmatch(entry), f"{named}: line {number}"
+                match, place = _ENTRY.fullmatch(entry), f"{source}: line {number}"
                 if match is None:
                     # The line is not shown: it may hold a secret.
                     raise SettingsError(f"{place} is not NAME=value, or a quote in it is not closed")
@@ -53,7 +53,7 @@ class EnvironmentFile:
                     raise SettingsError(f"{place}: this variable is set for the process, not in the file")
                 variables[match["name"]] = match["quoted"] or match["text"] or ""
         if self._variables and not variables:
-            raise SettingsError(f"{named}: it is empty")
+            raise SettingsError(f"{source}: it is empty")
         removed = self._variables.keys() - variables.keys()
         check({name: value for name, value in os.environ.items() if name not in removed} | variables)
         for name in removed:

@@ -55,8 +55,8 @@ elsewhere_option = click.option(
 )
 
 
-def data_folder(named: Path | None) -> DataFolder:
-    return DataFolder(named or user_data_path("runwarden") / "service")
+def data_folder(folder: Path | None) -> DataFolder:
+    return DataFolder(folder or user_data_path("runwarden") / "service")
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,11 +245,11 @@ class AdminCommand(click.Command):
         assert self.callback is not None  # noqa: S101 — each command is made from a function
         before, options = ctx.find_root().params, ctx.params
         data_dir, database_url = options.pop("data_dir"), options.pop("database_url")
-        named: set[Format] = {name for name in (options.pop("form"), before.get("form")) if name is not None}
-        named |= {"json"} if options.pop("as_json") or before.get("as_json") else set()
-        if len(named) > 1:
-            raise click.UsageError(f"{' and '.join(sorted(named))} contradict each other: ask for one format.", ctx)
-        chosen = named.pop() if named else "table"
+        formats: set[Format] = {name for name in (options.pop("form"), before.get("form")) if name is not None}
+        formats |= {"json"} if options.pop("as_json") or before.get("as_json") else set()
+        if len(formats) > 1:
+            raise click.UsageError(f"{' and '.join(sorted(formats))} contradict each other: ask for one format.", ctx)
+        chosen = formats.pop() if formats else "table"
         with plain_errors(as_json=chosen in {"json", "ndjson"}):
             return ctx.invoke(self.callback, AdminContext(data_folder(data_dir), chosen, database_url), **options)
 

@@ -32,8 +32,8 @@ class _RunGroup(AdminGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        named = args[0] in self.commands
-        return super().resolve_command(ctx, args if named else ["show", *args])
+        is_command = args[0] in self.commands
+        return super().resolve_command(ctx, args if is_command else ["show", *args])
 
 
 run = _RunGroup("run", help="Show a run's turns, its log or its diff (`run ID`); cancel or delete a run.")

@@ -287,10 +287,10 @@ class ModelProxy(SandboxServer):
         """The headers for the provider: the agent's, of those that it may set, and those that are configured."""
         sent = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in received.headers)
         headers = {name: value for name, value in sent if name in _PASSED_ON or name.startswith("anthropic-")}
-        own = self._access.headers
-        if "anthropic-beta" in headers and "anthropic-beta" in own:
-            own = own | {"anthropic-beta": f"{headers['anthropic-beta']},{own['anthropic-beta']}"}
-        return headers | own | {"accept-encoding": "identity"}
+        configured = self._access.headers
+        if "anthropic-beta" in headers and "anthropic-beta" in configured:
+            configured = configured | {"anthropic-beta": f"{headers['anthropic-beta']},{configured['anthropic-beta']}"}
+        return headers | configured | {"accept-encoding": "identity"}
 
     def _check_price(self, request: ModelRequest) -> None:
         """Refuse a model without a price if there is a budget in dollars."""

@@ -131,8 +131,8 @@ def route_of(provider: Provider, method: str, target: str) -> Route:
         free = provider.free.get(method)
         if billed is not None or (free is not None and free.fullmatch(path)):
             query_without_key = urlencode([pair for pair in parse_qsl(query) if pair[0] != "key"])
-            named = "" if billed is None else unquote(billed.groupdict().get("model") or "")
-            return Route(path, query_without_key, billed is not None, named)
+            model = "" if billed is None else unquote(billed.groupdict().get("model") or "")
+            return Route(path, query_without_key, billed is not None, model)
     raise ClosedPathError(f"{method[:20]} {target[:200]} is not open to agents")
 
 

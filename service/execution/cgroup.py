@@ -18,9 +18,9 @@ _PATIENCE_S: Final = 5.0
 
 
 @contextlib.contextmanager
-def group(own: Path, name: str, limits: Mapping[str, str]) -> Iterator[Path]:
+def group(parent: Path, name: str, limits: Mapping[str, str]) -> Iterator[Path]:
     """Make a group with limits, such as `memory.max`, in the service's own; in the end, kill and remove it."""
-    folder = own / f"{_PREFIX}{name}"
+    folder = parent / f"{_PREFIX}{name}"
     folder.mkdir()
     try:
         for file, value in limits.items():
@@ -71,30 +71,30 @@ def find() -> Path | None:
         mount = next((mount for mount in _MOUNTS if (mount / "cgroup.controllers").exists()), None)
         if path is None or mount is None:
             return None
-        own = mount / path
-        own = own.parent if own.name == _OURS else own
+        folder = mount / path
+        folder = folder.parent if folder.name == _OURS else folder
         # systemd marks delegated groups. Root may write everywhere, and must not take a session's group for its own.
-        if os.getxattr(own, "user.delegate") != b"1" or not set(_words(own / "cgroup.controllers")) >= _NEEDED:
+        if os.getxattr(folder, "user.delegate") != b"1" or not set(_words(folder / "cgroup.controllers")) >= _NEEDED:
             return None
-        prepare(own, _NEEDED)
+        prepare(folder, _NEEDED)
     except OSError:
         return None
-    return own
+    return folder
 
 
-def prepare(own: Path, controllers: frozenset[str]) -> None:
+def prepare(parent: Path, controllers: frozenset[str]) -> None:
     """Move the processes in a group to one below it, so that other groups below it can have limits.
 
     Raises:
         OSError: The service may not change it.
     """
-    ours = own / _OURS
+    ours = parent / _OURS
     ours.mkdir(exist_ok=True)
-    for pid in _words(own / "cgroup.procs"):
+    for pid in _words(parent / "cgroup.procs"):
         (ours / "cgroup.procs").write_text(pid, "ascii")
     if controllers:
-        (own / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)), "ascii")
-    for left in own.glob(f"{_PREFIX}*"):
+        (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in sorted(controllers)), "ascii")
+    for left in parent.glob(f"{_PREFIX}*"):
         if not _words(left / "cgroup.procs"):
             _remove(left)
 

@@ -271,10 +271,10 @@ class Checkout:
             return None, files
         git = self.own_git
         again: dict[str, str] = {}
-        own = {commit[0] for commit in own_commits}
-        borders = {parent for commit in own_commits for parent in commit[1:]} - own
-        wanted = "".join(f"{sha}\n" for sha in (*own, *(f"^{sha}" for sha in borders)))
-        pack = self._theirs.feed(wanted, "pack-objects", "--quiet", "--revs", "--thin", "--stdout")
+        own_ids = {commit[0] for commit in own_commits}
+        borders = {parent for commit in own_commits for parent in commit[1:]} - own_ids
+        revisions = "".join(f"{sha}\n" for sha in (*own_ids, *(f"^{sha}" for sha in borders)))
+        pack = self._theirs.feed(revisions, "pack-objects", "--quiet", "--revs", "--thin", "--stdout")
         # In a partial repository, git cannot check the objects behind unchanged tree entries.
         strict = ("unpack-objects", "-q", "--strict")
         checked = ("index-pack", "--stdin", "--fix-thin", "--fsck-objects")
@@ -332,10 +332,10 @@ class Checkout:
 
     def pack(self, commit: str) -> bytes:
         """Return a commit with everything that the repository does not have yet, as a pack of git."""
-        wanted = "".join(f"{sha}\n" for sha in (commit, *(f"^{known}" for known in self.snapshot.branches.values())))
+        revisions = "".join(f"{sha}\n" for sha in (commit, *(f"^{known}" for known in self.snapshot.branches.values())))
         # Another machine may lack the contents that a thin pack builds on.
         thin = ("--thin",) if self.mirror.part is None else ()
-        packed = self.own_git.feed(wanted, "pack-objects", "--quiet", "--revs", *thin, "--stdout")
+        packed = self.own_git.feed(revisions, "pack-objects", "--quiet", "--revs", *thin, "--stdout")
         return packed.encode("utf-8", "surrogateescape")
 
     def unpack(self, pack: bytes) -> None:

@@ -141,10 +141,10 @@ def auto_merge(git: GitRunner, parents: Sequence[str]) -> tuple[str | None, tupl
     return merged, tuple(dict.fromkeys(conflicts))
 
 
-def commit_message(own: str | None, agent: str, instructions: str, trailer: str) -> str:
+def commit_message(agent_message: str | None, agent: str, instructions: str, trailer: str) -> str:
     """Return the message of a turn's commit, the agent's own if it gave one, with the trailer; it closes no issue."""
     first_line = " ".join(instructions.split())[:_SUBJECT_LENGTH]
-    lines = (own or f"{agent}: {first_line}".rstrip(": ")).splitlines()
+    lines = (agent_message or f"{agent}: {first_line}".rstrip(": ")).splitlines()
     # Only the service may write the trailer: with one, an agent could make a later turn look done.
     text = "\n".join(line for line in lines if not _FORGED.match(line)).strip()
     return f"{not_closing(text) or agent}\n\n{TRAILER}: {trailer}\n"
@@ -172,17 +172,17 @@ def commit_of(git: GitRunner, sha: str, trailer: str) -> TurnCommit:
     form = f"--format=%H %T %P%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
     listed = git("log", "--first-parent", f"--max-count={_MAX_COMMITS}", form, sha, "--")
     entries = [line.partition("\t") for line in listed.splitlines()]
-    own = [entry.split() for entry, _, marks in entries if trailer in marks.split(",")]
-    tree, base = own[0][1], next(iter(own[-1][2:3]), None)
+    own_commits = [entry.split() for entry, _, marks in entries if trailer in marks.split(",")]
+    tree, base = own_commits[0][1], next(iter(own_commits[-1][2:3]), None)
     merged: list[str] = []
-    for other in (parent for entry in own for parent in entry[3:]):
+    for other in (parent for entry in own_commits for parent in entry[3:]):
         marks = git("log", "--max-count=1", form, other, "--").partition("\t")[2]
         # Its own commit, merged with commits that others had pushed.
         is_own = trailer in marks.split(",")
         merged += commit_of(git, other, trailer).merged if is_own else [other]
     compared, _ = auto_merge(git, tuple(filter(None, (base, *merged))))
     files = changed_between(git, compared, tree)
-    is_plain = len(own) == 1 and own[0][2:] == ([] if base is None else [base])
+    is_plain = len(own_commits) == 1 and own_commits[0][2:] == ([] if base is None else [base])
     return TurnCommit(sha, tree, base, tuple(merged), is_plain, compared, files)
 
 
@@ -199,8 +199,8 @@ def moved(git: GitRunner, commit: TurnCommit, head: str, branch: str) -> TurnCom
         raise GitCommandError(f"the branch {branch} was rewritten while the agent worked; {KEPT_AS_PATCH}") from error
     whole, conflicts = auto_merge(git, (head, commit.sha))
     if conflicts:
-        named = ", ".join(conflicts[:_MAX_LINKS]) + (" …" if len(conflicts) > _MAX_LINKS else "")
-        text = f"others pushed to {branch} while the agent worked, and its change conflicts with theirs in {named}"
+        names = ", ".join(conflicts[:_MAX_LINKS]) + (" …" if len(conflicts) > _MAX_LINKS else "")
+        text = f"others pushed to {branch} while the agent worked, and its change conflicts with theirs in {names}"
         raise GitCommandError(f"{text}; {KEPT_AS_PATCH}")
     # A merge stays a merge, and several commits stay several commits.
     parents = (head,) if commit.is_plain else (head, commit.sha)

@@ -57,16 +57,16 @@ class LargeFiles:
         Raises:
             GitCommandError: The code host does not deliver them.
         """
-        wanted = {name: oid for name in names if (oid := object_in(tree / name)) is not None}
-        if any(not self._file(oid).exists() for oid in wanted.values()):
+        objects = {name: oid for name in names if (oid := object_in(tree / name)) is not None}
+        if any(not self._file(oid).exists() for oid in objects.values()):
             self._lfs("fetch", "origin", commit)
-        for name, oid in wanted.items():
+        for name, oid in objects.items():
             if not self._file(oid).exists():
                 raise GitCommandError(f"the code host does not have the content of {name} (Git LFS, sha256 {oid})")
             descriptor = os.open(tree / name, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
             with os.fdopen(descriptor, "wb") as target, self._file(oid).open("rb") as source:
                 shutil.copyfileobj(source, target, _PIECE)
-        return [*wanted]
+        return [*objects]
 
     def take(self, tree: Path, names: Iterable[str]) -> dict[str, str]:
         """Keep the contents of an agent's files, and return their pointers by name."""

@@ -78,12 +78,12 @@ class RepositoryMirror:
             GitCommandError: The repository cannot be read, or the head has changed.
         """
         head = None if run is None else run.head_ref
-        wanted = head or f"refs/heads/{branch}"
+        ref = head or f"refs/heads/{branch}"
         # A file lock holds between threads (each opens its own) and between processes.
         with self._lock_file.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
-                snapshot = self._fetch(branch, wanted)
+                snapshot = self._fetch(branch, ref)
             except GitCommandError as error:
                 # Lock files left by a power cut are older than the longest git command.
                 oldest = time.time() - self.git.timeout_s
@@ -93,7 +93,7 @@ class RepositoryMirror:
                 # A branch may have been deleted between the listing and the fetch.
                 if not stale and "couldn't find remote ref" not in str(error):
                     raise
-                snapshot = self._fetch(branch, wanted)
+                snapshot = self._fetch(branch, ref)
         if run is not None and head is not None and snapshot.branches.get(branch) != run.head_sha:
             raise GitCommandError(f"{head} is no longer at {run.head_sha}, which the run was started for")
         return snapshot
@@ -153,11 +153,11 @@ class RepositoryMirror:
                 count = max(1, min(in_time, 4 * count, _MAX_BATCH))
             self._join_packs()
 
-    def _bring(self, *wanted: str) -> None:
+    def _bring(self, *refspecs: str) -> None:
         """Fetch refs or objects, as a pack, whatever it holds: git shows no progress while it unpacks a large file."""
         config, source = self._source
         options = ("--progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--")
-        self.git(*config, "-c", "fetch.unpackLimit=1", "fetch", *options, source, *wanted)
+        self.git(*config, "-c", "fetch.unpackLimit=1", "fetch", *options, source, *refspecs)
 
     def _join_packs(self) -> None:
         folder = self.git_dir / "objects/pack"

@@ -56,9 +56,9 @@ class Launcher:
                 self._requests, theirs = socket.socketpair()
                 with theirs:
                     command = [sys.executable, "-I", "-S", "-X", "utf8", supervisor.__file__, str(theirs.fileno())]
-                    own: dict[str, Any] = {"start_new_session": True, "pass_fds": [theirs.fileno()]}
+                    options: dict[str, Any] = {"start_new_session": True, "pass_fds": [theirs.fileno()]}
                     # Without variables: an agent without a sandbox can read those of its parents.
-                    self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={}, **own)
+                    self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, env={}, **options)
             socket.send_fds(self._requests, [b"?"], [control, stdin, stdout, file.fileno()])
             pid = int(self._requests.recv(16) or 0)
         if pid <= 0:

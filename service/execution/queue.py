@@ -137,8 +137,8 @@ class DurableEngine:
         # After an outage of the database, DBOS gets the whole grace period again.
         before = self._ended if now - self._looked_at < self._grace_s / 2 else {}
         self._looked_at = now
-        own = [name for name, executor in held.items() if executor == self._executor and name not in at_work]
-        self._ended = {name: before.get(name, now) for name in own}
+        own_turns = [name for name, executor in held.items() if executor == self._executor and name not in at_work]
+        self._ended = {name: before.get(name, now) for name in own_turns}
         return held | {name: NO_EXECUTOR for name, since in self._ended.items() if now - since >= self._grace_s}
 
     def ended_among(self, names: Sequence[str]) -> frozenset[str]:

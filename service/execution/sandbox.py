@@ -148,9 +148,9 @@ class Sandbox:
             return argv
         if network and self.network_fault is not None:
             raise NoSandboxError(self.network_fault)
-        own = self.slirp if network else None
+        slirp = self.slirp if network else None
         resolver = _RESOLVER if network else None
-        if own is not None:
+        if slirp is not None:
             resolver = workspace.resolver_file
             resolver.write_text(uplink.RESOLVER, "ascii")
         hosts = _HOSTS
@@ -180,17 +180,17 @@ class Sandbox:
             mounts += ["--ro-bind", str(workspace.sockets), _SOCKETS]
         # bubblewrap's own root and /dev would otherwise be writable memory without a limit.
         mounts += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", INSIDE.tree]
-        starter = _STARTER if own is None else ("/bin/sh", "-c", uplink.STARTER)
+        starter = _STARTER if slirp is None else ("/bin/sh", "-c", uplink.STARTER)
         if ports:
             sockets = [f"{port}={_SOCKETS}/{name}" for port, name in ports.items()]
             argv = [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *sockets, "--", *argv]
-        command = [*_isolation(share_network=network and own is None), *mounts, "--", *starter, *argv]
+        command = [*_isolation(share_network=network and slirp is None), *mounts, "--", *starter, *argv]
         if (content := filter_program()) is None:
-            return _connected(own, [self.program, *command])
+            return _connected(slirp, [self.program, *command])
         # A shell opens the descriptor of the filter.
         workspace.filter_file.write_bytes(content)
         opening = ["/bin/sh", "-c", 'exec 9<"$0" && exec "$@"', str(workspace.filter_file)]
-        return _connected(own, [*opening, self.program, "--seccomp", "9", *command])
+        return _connected(slirp, [*opening, self.program, "--seccomp", "9", *command])
 
 
 def _connected(slirp: str | None, command: list[str]) -> list[str]:

@@ -42,9 +42,9 @@ class Submodules:
         Raises:
             GitCommandError: The code host is down.
         """
-        wanted = (f"--blob={commit}:.gitmodules", "--get-regexp", r"^submodule\..*\.(path|url)$")
+        arguments = (f"--blob={commit}:.gitmodules", "--get-regexp", r"^submodule\..*\.(path|url)$")
         try:
-            listed = parent.git("config", "-z", *wanted)
+            listed = parent.git("config", "-z", *arguments)
         except GitCommandError:
             listed = ""
         values = dict(entry.split("\n", 1) for entry in listed.split("\0") if "\n" in entry)
@@ -89,15 +89,15 @@ class Submodules:
 
     def _address(self, url: str, address: str | None) -> str:
         """Return a submodule's address, in the form of the repository's, if agents may have it."""
-        own = location(url)
-        if address is None or own is None or not own.host or "://" not in url:
+        place_of_repository = location(url)
+        if address is None or place_of_repository is None or not place_of_repository.host or "://" not in url:
             raise GitCommandError("its address is not in .gitmodules" if address is None else "it has no code host")
         if address.startswith(("./", "../")):
-            path = posixpath.normpath(posixpath.join(own.path, address)).removesuffix(".git")
+            path = posixpath.normpath(posixpath.join(place_of_repository.path, address)).removesuffix(".git")
         else:
             place = location(address)
-            if place is None or place.host != own.host:
-                raise GitCommandError(f"only those on {own.host} are")
+            if place is None or place.host != place_of_repository.host:
+                raise GitCommandError(f"only those on {place_of_repository.host} are")
             path = place.path
         # A server may decode and normalize the requested path.
         if "%" in path or {"", ".", ".."} & {*path.split("/")} or not self.may_use(path):

@@ -52,8 +52,8 @@ def _become_agent(request: Mapping[str, Any], fault: int) -> NoReturn:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         for kind, limit in ((resource.RLIMIT_FSIZE, "file_bytes"), (resource.RLIMIT_NOFILE, "open_files")):
             # The limits of the service's process cannot be raised.
-            wanted, most = request[limit], resource.getrlimit(kind)[1]
-            resource.setrlimit(kind, (wanted if most == resource.RLIM_INFINITY else min(wanted, most),) * 2)
+            value, hard_limit = request[limit], resource.getrlimit(kind)[1]
+            resource.setrlimit(kind, (value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit),) * 2)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
             file.write("1000")
         os.chdir(request["folder"])

@@ -257,9 +257,9 @@ class TurnExecution:
         """
         now, run, turn, failure = self.recorder.clock(), attempt.run, attempt.turn, error.pause.failure
         with self.recorder.database.read() as connection:
-            own = agents.of_run(connection, run)
+            agent = agents.of_run(connection, run)
             providers = outages.ProviderOutages(connection)
-        options = NO_OPTIONS if own is None else own.options
+        options = NO_OPTIONS if agent is None else agent.options
         if (error.pause.limit_s or inf) > options.waits_s:
             reason = attempt.masked(failure.what)
             unavailable = (turn.unavailable or {}) | {attempt.agent.name: reason}

@@ -205,14 +205,14 @@ class Attempt:
     def _check_webhook_commit(self, head: str | None) -> None:
         """Refuse a webhook's turn if its branch is at another commit by now, unless the service itself pushed it."""
         about = self.turn.inputs.get("pull_request") if self.turn.caller == turns.WEBHOOK else None
-        wanted = about.get("commit") if isinstance(about, dict) else None
-        if wanted in {None, head}:
+        commit = about.get("commit") if isinstance(about, dict) else None
+        if commit in {None, head}:
             return
         with self.recorder.database.read() as connection:
             is_own = head is not None and turns.is_own_commit(connection, head)
         if not is_own:
             state = "gone" if head is None else f"at {head}"
-            raise GitCommandError(f"the branch {self.run.branch} is {state}; the run was started for {wanted}")
+            raise GitCommandError(f"the branch {self.run.branch} is {state}; the run was started for {commit}")
 
     def _apply_kept(self) -> StartingPoint | None:
         """Apply the patch that is kept of an earlier turn, or of an earlier attempt."""
@@ -422,8 +422,8 @@ class Attempt:
                 raise AgentFailedError(large)
             pieces: Iterator[bytes] = trees.contents(self.workspace.tree, commit.files.names)
             if not commit.is_plain:
-                wanted = "".join(f"{blob}\n" for blob in commit.files.new if blob.strip("0"))
-                stored = checkout.own_git.feed(wanted, "cat-file", "--batch")
+                blobs = "".join(f"{blob}\n" for blob in commit.files.new if blob.strip("0"))
+                stored = checkout.own_git.feed(blobs, "cat-file", "--batch")
                 pieces = chain(pieces, (stored.encode("utf-8", "surrogateescape"),))
             if name := self.secrets.named_in(pieces):
                 text = f"the change holds the value of {name}, and was not pushed; keep the agent from it"
@@ -434,8 +434,8 @@ class Attempt:
     def _store(self, kind: str, content: bytes) -> None:
         self.recorder.write(turn_files.put, self.at_work.key, self.turn.attempt, kind, content)
 
-    def _message(self, own: str | None) -> str:
-        message = commits.commit_message(own, self.agent.name, self.turn.own_instructions, self.trailer)
+    def _message(self, agent_message: str | None) -> str:
+        message = commits.commit_message(agent_message, self.agent.name, self.turn.own_instructions, self.trailer)
         return self.secrets.mask(message)
 
     def _read(self, git: GitRunner, sha: str) -> tuple[TurnCommit, TurnChange]:

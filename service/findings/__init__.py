@@ -148,19 +148,19 @@ def sarif_drafts(document: Any, root: str) -> Iterator[dict[str, object]]:
         tool = table(run.get("tool"))
         components = [table(tool.get("driver")), *map(table, items(tool.get("extensions")))]
         rules = {_text(rule.get("id")): rule for part in components for rule in map(table, items(part.get("rules")))}
-        own = [table(rule) for rule in items(components[0].get("rules"))]
+        tool_rules = [table(rule) for rule in items(components[0].get("rules"))]
         for result in map(table, items(run.get("results"))):
             if not result.get("suppressions") and result.get("baselineState") != "absent":
-                yield _sarif_draft(result, rules, own, root)
+                yield _sarif_draft(result, rules, tool_rules, root)
 
 
 def _sarif_draft(
-    result: dict[str, Any], rules: Mapping[str, dict[str, Any]], own: Sequence[dict[str, Any]], root: str
+    result: dict[str, Any], rules: Mapping[str, dict[str, Any]], tool_rules: Sequence[dict[str, Any]], root: str
 ) -> dict[str, object]:
     """The draft of one result; `rules` are all of its run by id, `own` those of the tool itself, by index."""
     reference = table(result.get("rule"))
     index = result.get("ruleIndex", reference.get("index"))
-    by_index = own[index] if type(index) is int and 0 <= index < len(own) and not reference else {}
+    by_index = tool_rules[index] if type(index) is int and 0 <= index < len(tool_rules) and not reference else {}
     rule_id = _text(result.get("ruleId")) or _text(reference.get("id")) or _text(by_index.get("id"))
     rule = rules.get(rule_id, by_index)
     location = table(table(next(iter(items(result.get("locations"))), None)).get("physicalLocation"))
@@ -191,8 +191,8 @@ def _sarif_draft(
 
 def _sarif_message(message: dict[str, Any], rule: dict[str, Any]) -> str:
     """The text of a message, or the rule's message string that it names, with its placeholders filled in."""
-    named = table(table(rule.get("messageStrings")).get(_text(message.get("id"))))
-    text = _text(message.get("text")) or _text(message.get("markdown")) or _text(named.get("text"))
+    message_string = table(table(rule.get("messageStrings")).get(_text(message.get("id"))))
+    text = _text(message.get("text")) or _text(message.get("markdown")) or _text(message_string.get("text"))
     text = text[:_MAX_MESSAGE]
     for number, argument in enumerate(items(message.get("arguments"))[:20]):
         text = text.replace(f"{{{number}}}", _text(argument)[:_MAX_ARGUMENT])[: 2 * _MAX_MESSAGE]

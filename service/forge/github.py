@@ -207,8 +207,8 @@ class Forgejo(GitHub):
         documents = [*self.http.pages(f"{self.repository}/pulls", state="open")]
         closed = self.http.pages(f"{self.repository}/pulls", state="closed", sort="recentupdate")
         documents += islice(closed, _MAX_CLOSED)
-        own = [_pull_request(document) for document in documents if self._is_of(document, branch)]
-        return sorted(own, key=lambda pull_request: pull_request.number, reverse=True)
+        pulls = [_pull_request(document) for document in documents if self._is_of(document, branch)]
+        return sorted(pulls, key=lambda pull_request: pull_request.number, reverse=True)
 
     def open(self, branch: str, base: str, title: str, body: str, *, is_draft: bool) -> PullRequest:
         """Open a pull request, a draft by the prefix of its title; if the branch has an open one, return that."""
@@ -251,8 +251,8 @@ class Forgejo(GitHub):
         shown = {}
         for text in re.split(r"(?m)^diff --git ", answer.raw.decode("utf-8", "replace")):
             head, _, hunks = text.partition("\n@@")
-            if (named := _ADDED.search(head)) is not None:
-                name, quoted = named.groups("")
+            if (match := _ADDED.search(head)) is not None:
+                name, quoted = match.groups("")
                 # git quotes other characters as C does, byte by byte.
                 name = name or quoted.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
                 shown[name] = shown_lines(f"@@{hunks}", with_context=True)

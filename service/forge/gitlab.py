@@ -42,8 +42,8 @@ class GitLab:
         query = {"source_branch": branch, "state": "all", "order_by": "created_at", "sort": "desc"}
         documents = self._http.pages(f"{self._project}/merge_requests", **query)
         # A fork may have a branch with the same name.
-        own = (row for row in documents if row.get("source_project_id") == row.get("target_project_id"))
-        return [_merge_request(document) for document in own]
+        same_project = (row for row in documents if row.get("source_project_id") == row.get("target_project_id"))
+        return [_merge_request(document) for document in same_project]
 
     def pull_request(self, number: int) -> PullRequest:
         return _merge_request(self._http.document("GET", f"{self._project}/merge_requests/{number}"))
@@ -100,8 +100,11 @@ class GitLab:
     def diff_lines(self, number: int) -> dict[str, frozenset[int]]:
         """Return the added lines; comments elsewhere, or in renamed files, need more than a path and a line."""
         files = self._http.pages(f"{self._project}/merge_requests/{number}/diffs")
-        named = (file for file in files if file.get("new_path") == file.get("old_path"))
-        return {str(file["new_path"]): shown_lines(str(file.get("diff") or ""), with_context=False) for file in named}
+        files_in_place = (file for file in files if file.get("new_path") == file.get("old_path"))
+        return {
+            str(file["new_path"]): shown_lines(str(file.get("diff") or ""), with_context=False)
+            for file in files_in_place
+        }
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post the comments, then the note that is the review's text: GitLab has no way to post them as one."""
@@ -135,8 +138,8 @@ class GitLab:
     def _notes(self, path: str, since: str = "") -> list[PostedText]:
         notes = self._http.pages(f"{self._project}/{path}/notes", sort="desc", order_by="created_at")
         new = takewhile(lambda note: str(note.get("created_at")) >= since, notes)
-        own = [note for note in new if not note.get("system") and note.get("type") != "DiffNote"]
-        return [self._posted(path, note) for note in reversed(own)]
+        comments = [note for note in new if not note.get("system") and note.get("type") != "DiffNote"]
+        return [self._posted(path, note) for note in reversed(comments)]
 
     def _posted(self, where: str, note: Mapping[str, Any]) -> PostedText:
         path, url = f"{self._project}/{where}/notes/{note.get('id')}", f"{self._site}/-/{where}#note_{note.get('id')}"

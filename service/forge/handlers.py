@@ -105,10 +105,10 @@ class Subject:
 
 
 def post_status(forge: Forge, subject: Subject) -> Posted:
-    wanted = subject.posting.wanted
-    text = subject.shown_line(str(wanted["text"]), 1000)
-    context = f"runwarden/{wanted['agent']}"
-    forge.set_status(subject.posting.subject, subject.run.branch, context, wanted["state"], text, subject.run_url)
+    status = subject.posting.wanted
+    text = subject.shown_line(str(status["text"]), 1000)
+    context = f"runwarden/{status['agent']}"
+    forge.set_status(subject.posting.subject, subject.run.branch, context, status["state"], text, subject.run_url)
     return Posted(subject.run_url)
 
 

@@ -180,8 +180,8 @@ def onboard(
         OnboardingError: GitLab has no such project or cannot be asked.
     """
     with database.read() as connection:
-        own = repositories.of(connection, organization_id)
-    known = _of(own, project_id, None if project_id else path)
+        connected = repositories.of(connection, organization_id)
+    known = _of(connected, project_id, None if project_id else path)
     wants_webhook = settings.gitlab.webhook_url is not None
     if known is not None and not wants_webhook:
         return Outcome(is_new=False, repository=known, webhook_failure=None)
@@ -194,7 +194,7 @@ def onboard(
             if project is None:
                 raise
     # GitLab is asked before the database is locked, since it may answer slowly.
-    same = _of(own, project.project_id, project.path)
+    same = _of(connected, project.project_id, project.path)
     has_webhook, failure = None, None
     if wants_webhook:
         variable = same.webhook_secret_env if same is not None else None
@@ -202,10 +202,10 @@ def onboard(
         has_webhook, failure = _ensure_webhook(tokens, host, project.project_id, settings, variable)
     with database.write() as connection:
         lock_subject(connection, "repositories", organization_id)
-        own = repositories.of(connection, organization_id)
-        same = _of(own, project.project_id, project.path)
+        connected = repositories.of(connection, organization_id)
+        same = _of(connected, project.project_id, project.path)
         if same is None:
-            is_taken = any(other.name == project.path for other in own)
+            is_taken = any(other.name == project.path for other in connected)
             name = f"gitlab:{project.path}" if is_taken else project.path
             repository = Repository(name, "gitlab", project.path, project.url, project.project_id)
         elif same.path.lower() == project.path.lower():
@@ -223,8 +223,8 @@ def onboard(
     return Outcome(is_new=same is None, repository=repository, webhook_failure=failure)
 
 
-def _of(own: Sequence[Repository], project_id: int | None, path: str | None) -> Repository | None:
-    for repository in own:
+def _of(connected: Sequence[Repository], project_id: int | None, path: str | None) -> Repository | None:
+    for repository in connected:
         is_same = project_id is not None and repository.project_id == project_id
         if repository.platform == "gitlab" and (is_same or repository.path.lower() == (path or "").lower()):
             return repository

@@ -133,9 +133,9 @@ class _Earlier:
 
 def _earlier(forge: Forge, number: int, marks: "Marks") -> _Earlier:
     account = own_account(forge)
-    own = [thread for thread in forge.threads(number) if account in {None, thread.author.lower()}]
+    own_threads = [thread for thread in forge.threads(number) if account in {None, thread.author.lower()}]
     # A forge crash may have duplicated a thread; the first one counts.
-    threads = {key: thread for thread in reversed(own) if (key := marks.id_of(thread.body)) is not None}
+    threads = {key: thread for thread in reversed(own_threads) if (key := marks.id_of(thread.body)) is not None}
     reviews = (posted for posted in forge.reviews(number) if account in {None, posted.author.lower()})
     review = next((posted for posted in reviews if marks.memory_of(posted.body) is not None), None)
     memory = {} if review is None else marks.memory_of(review.body) or {}

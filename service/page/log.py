@@ -111,13 +111,13 @@ def _matches(preset: PresetName | None, data: bytes, find: str) -> Iterator[tupl
     """Yield the first lines with a text: number, the text before, the text as it is there, and the text after."""
     # A program's log has it as JSON. An expression without regard to case could be made to take quadratic time.
     forms = {find, json.dumps(find)[1:-1], json.dumps(find, ensure_ascii=False)[1:-1]} if preset else {find}
-    wanted, lowered = {form.encode("utf-8", "replace").lower() for form in forms}, data.lower()
+    needles, lowered = {form.encode("utf-8", "replace").lower() for form in forms}, data.lower()
     number, counted, end = 1, 0, 0
     for _ in range(_MAX_FOUND):
-        offsets = {form: at for form in wanted if (at := lowered.find(form, end)) >= 0}
+        offsets = {form: at for form in needles if (at := lowered.find(form, end)) >= 0}
         if not offsets:
             return
-        wanted, at = {*offsets}, min(offsets.values())
+        needles, at = {*offsets}, min(offsets.values())
         begin, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
         end = len(data) if end < 0 else end
         number, counted = number + data.count(b"\n", counted, begin), begin

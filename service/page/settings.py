@@ -87,8 +87,8 @@ def show_members(
 ) -> Response:
     with context.database.read() as connection:
         rows = sessions.members_of(connection, caller.organization.id)
-    own, email = caller.token.id, (typed or {}).get("email", "").strip()
-    return page("members", visitor, fault=fault, members=rows, own=own, email=email, roles=ROLES)
+    token_id, email = caller.token.id, (typed or {}).get("email", "").strip()
+    return page("members", visitor, fault=fault, members=rows, own=token_id, email=email, roles=ROLES)
 
 
 @router.post("/members")

@@ -243,13 +243,17 @@ class Review:
         self._checkout = checkout
         self._last = last
         self._focus = (*topics, *paths)
-        wanted = sorted((checkout.changes.keys() | {finding.path for finding in last or ()}) & checkout.sizes.keys())
-        drafts, self._unread, self._remarks = read_files(checkout.root, {path: checkout.sizes[path] for path in wanted})
+        paths_to_read = sorted(
+            (checkout.changes.keys() | {finding.path for finding in last or ()}) & checkout.sizes.keys()
+        )
+        drafts, self._unread, self._remarks = read_files(
+            checkout.root, {path: checkout.sizes[path] for path in paths_to_read}
+        )
         findings = sorted(checked(drafts, self._remarks), key=lambda row: (row.path, row.line or 0, row.rule))
         self._found = {finding.id: finding for finding in identified(findings, checkout.root)}
         found = self._found.values()
-        own = [finding for finding in found if checkout.has_changed(finding.path, finding.line, finding.end_line)]
-        self._older = len(findings) - len(own)
+        in_change = [finding for finding in found if checkout.has_changed(finding.path, finding.line, finding.end_line)]
+        self._older = len(findings) - len(in_change)
 
         # Each entry is a path, a parent folder, or a glob for the path or the file name.
         bare = [path.removeprefix("./").rstrip("/") for path in paths]
@@ -259,10 +263,10 @@ class Review:
             in_focus = not topics or topic(finding.rule) in topics
             return in_focus and (not paths or any(fnmatchcase(finding.path, pattern) for pattern in patterns))
 
-        self._reported = [finding for finding in own if finding.severity == "blocker" or is_wanted(finding)]
+        self._reported = [finding for finding in in_change if finding.severity == "blocker" or is_wanted(finding)]
         words = instructions.lower()
         self._reported.sort(key=lambda finding: (topic(finding.rule) not in words, SEVERITIES.index(finding.severity)))
-        self._left_out = len(own) - len(self._reported)
+        self._left_out = len(in_change) - len(self._reported)
         self._still, self._resolved = Findings(), Findings()
         for finding in last or ():
             is_open = finding.id in self._found or finding.path in self._unread

@@ -80,11 +80,11 @@ def latest(
 
 def names(connection: sa.Connection, ids: Sequence[str]) -> dict[str, str]:
     """Return the names of organizations, tokens, members, invitations and endpoints; those without are left out."""
-    named: dict[str, str] = {}
+    names: dict[str, str] = {}
     for kind, column in _NAMED.items():
-        wanted = {key for key in ids if key.startswith(f"{kind}_")}
+        ids_of_kind = {key for key in ids if key.startswith(f"{kind}_")}
         id_column = column.table.c.id
-        if wanted:
-            rows = connection.execute(sa.select(id_column, column).where(id_column.in_(wanted)))
-            named |= {key: name for key, name in rows if name}
-    return named
+        if ids_of_kind:
+            rows = connection.execute(sa.select(id_column, column).where(id_column.in_(ids_of_kind)))
+            names |= {key: name for key, name in rows if name}
+    return names

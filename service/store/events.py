@@ -74,10 +74,10 @@ class EndpointError(ServiceError):
 
 
 def add_endpoint(
-    connection: sa.Connection, owner: str, url: str, wanted: Sequence[str], allowed: tuple[Network, ...], now: Micros
+    connection: sa.Connection, owner: str, url: str, kinds: Sequence[str], allowed: tuple[Network, ...], now: Micros
 ) -> Endpoint:
     """Store an endpoint, whose address the caller has checked, with a new secret (or raise an `EndpointError`)."""
-    types = tuple(kind for kind in TYPES if kind in wanted)
+    types = tuple(kind for kind in TYPES if kind in kinds)
     if not types:
         raise EndpointError(f"choose at least one type of event: {', '.join(TYPES)}")
     lock_subject(connection, "endpoint", owner)

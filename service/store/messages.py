@@ -48,8 +48,8 @@ def add(
 
 
 def of_runs(connection: sa.Connection, run_ids: Collection[str], state: str | None = None) -> list[Message]:
-    wanted = (messages.c.run_id.in_(run_ids), optional_filter(messages.c.state, state))
-    return records_of(connection, Message, messages, *wanted, order=[messages.c.sent_at, messages.c.id])
+    conditions = (messages.c.run_id.in_(run_ids), optional_filter(messages.c.state, state))
+    return records_of(connection, Message, messages, *conditions, order=[messages.c.sent_at, messages.c.id])
 
 
 def by_turn(connection: sa.Connection, run_id: str) -> defaultdict[int, list[Message]]:

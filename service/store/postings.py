@@ -100,8 +100,8 @@ def at_work(connection: sa.Connection, run: Run, number: int, commit: str, now: 
     is_open = (turns.c.run_id == run.id, turns.c.number == number, turns.c.status.in_(runs.OPEN))
     # The row is locked: if the turn ends at the same time, no later status would replace this one.
     if connection.execute(sa.select(turns.c.number).where(*is_open).with_for_update()).first() is not None:
-        wanted = {"state": "pending", "text": f"{run.agent} is at work", "agent": run.agent}
-        want(connection, (run.id, number), "status", wanted, now, commit)
+        content = {"state": "pending", "text": f"{run.agent} is at work", "agent": run.agent}
+        want(connection, (run.id, number), "status", content, now, commit)
 
 
 def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutcome", state: State, now: Micros) -> None:
@@ -129,20 +129,20 @@ def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutco
     for commit in sorted(commits):
         want(connection, turn, "status", {"state": shown, "text": text, "agent": run.agent}, now, commit)
     if plan.pull_request != "off" and outcome.commit_sha:
-        wanted = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
-        want(connection, turn, "pull_request", wanted, now)
+        content = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
+        want(connection, turn, "pull_request", content, now)
     if plan.review and state == "success" and reported is not None:
-        wanted = {"commit": outcome.commit_sha or reported["base"], "findings": reported["findings"]}
-        want(connection, turn, "review", wanted, now)
+        content = {"commit": outcome.commit_sha or reported["base"], "findings": reported["findings"]}
+        want(connection, turn, "review", content, now)
 
 
 def want(
-    connection: sa.Connection, turn: Key, kind: Kind, wanted: dict[str, Any], now: Micros, subject: str = ""
+    connection: sa.Connection, turn: Key, kind: Kind, content: dict[str, Any], now: Micros, subject: str = ""
 ) -> None:
     """Request a posting, replacing an earlier request; one that is being posted is posted again afterwards."""
     run_id, number = turn
     key = {"run_id": run_id, "kind": kind, "subject": subject}
-    news = {"number": number, "wanted": wanted}
+    news = {"number": number, "wanted": content}
     if not insert_new(connection, postings, key | news | _again(now) | {"version": 1}):
         update(connection, postings, *_is(run_id, kind, subject), **news, **_again(now))
 

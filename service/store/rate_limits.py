@@ -60,7 +60,7 @@ class RateLimiter:
 
 
 def take(
-    connection: sa.Connection, organization_id: str, wanted: int, per_minute: int, clock: Clock
+    connection: sa.Connection, organization_id: str, count: int, per_minute: int, clock: Clock
 ) -> tuple[int, float]:
     """Take up to `wanted` requests out of the bucket; return how many, and, if none, the seconds until there is one."""
     now = now_in(connection, clock)
@@ -73,6 +73,6 @@ def take(
     # A clock that was set back refills nothing; a clock that was set forward fills the bucket at most.
     passed_s = max(0, now - counted_at) / SECOND_MICROS
     remaining = min(float(per_minute), remaining + passed_s * per_second)
-    taken = min(wanted, int(remaining))
+    taken = min(count, int(remaining))
     update(connection, rate_limits, is_own, remaining=remaining - taken, counted_at=now)
     return taken, 0.0 if taken else (1 - remaining) / per_second

@@ -182,10 +182,10 @@ def by_ids(connection: sa.Connection, run_ids: Sequence[str]) -> dict[str, Run]:
 
 def page(connection: sa.Connection, filters: Filters, after: tuple[int, str] | None, size: int | None) -> list[Run]:
     """Return up to `size` runs, newest first; `after` is (created_at, id) of the previous page's last run."""
-    wanted = conditions(filters)
+    matching = conditions(filters)
     if after is not None:
-        wanted.append(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
-    return records_of(connection, Run, runs, *wanted, order=[runs.c.created_at.desc(), runs.c.id.desc()], limit=size)
+        matching.append(sa.tuple_(runs.c.created_at, runs.c.id) < sa.tuple_(*map(sa.literal, after)))
+    return records_of(connection, Run, runs, *matching, order=[runs.c.created_at.desc(), runs.c.id.desc()], limit=size)
 
 
 def active(connection: sa.Connection, filters: Filters, limit: int | None) -> list[Run]:

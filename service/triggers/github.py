@@ -155,12 +155,12 @@ class _CheckDelivery(_Delivery):
         check = self.check_run or self.workflow_run
         if check is None or self.action != "completed" or check.conclusion not in _FAILURES:
             return None
-        own = [pull for pull in check.pull_requests if pull.base.repo and pull.base.repo.id == self.repository.id]
+        pulls = [pull for pull in check.pull_requests if pull.base.repo and pull.base.repo.id == self.repository.id]
         at = check.completed_at or check.updated_at
-        if not own or at is None:
+        if not pulls or at is None:
             return None
         # Several pull requests can share a head; the run is about the head.
-        linked = next((pull for pull in own if pull.head.sha == check.head_sha), own[0])
+        linked = next((pull for pull in pulls if pull.head.sha == check.head_sha), pulls[0])
         about = self.repository.done_by(self.sender) | linked.about(self.repository)
         head = linked.head.sha
         about["fault"] = "" if head == check.head_sha else f"the pull request is at {head[:12]} by now"

@@ -82,7 +82,7 @@ def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, l
     """Changes of status after the watermark, in runs first seen before it or since `since`; the newest `limit`."""
     with snapshot(connection):
         ahead = budget(connection).clock_ahead
-        own = _watermark(connection)
+        watermark = _watermark(connection)
         moved = connection.execute(
             f"SELECT {_RUN}, t.old, t.new, t.at_us, t.after_us, {_REST}, t.new IN ({FINAL_SQL})"
             " FROM transitions AS t JOIN runs AS r ON r.id = t.run"
@@ -96,7 +96,7 @@ def changes(connection: sqlite3.Connection, after: Watermark, since: datetime, l
             (after.run, ahead // timedelta(microseconds=1), to_us(since), limit),
         ).fetchall()
     changes = records(StatusChange, (*first_seen, *moved))
-    return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), own, ahead)
+    return StatusChanges(tuple(sorted(changes, key=lambda change: change.at)), watermark, ahead)
 
 
 def events(connection: sqlite3.Connection, cursor: str, limit: int, *, holds_failures: bool) -> RunEvents | None:

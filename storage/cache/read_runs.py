@@ -72,14 +72,14 @@ def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Reme
 def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> dict[str, int]:
     """The number of matching runs by status, regardless of the filter's statuses; empty ones are left out."""
     base = replaced_statuses(condition)
-    wanted = where(base)
+    matching = where(base)
     # Storing keeps the numbers of all runs up to date, so a million runs are never counted.
-    counts = f"SELECT status, count(*) FROM runs WHERE {wanted.sql} GROUP BY status"
+    counts = f"SELECT status, count(*) FROM runs WHERE {matching.sql} GROUP BY status"
     query = counts if base else "SELECT status, runs FROM statuses WHERE runs > 0"
 
     def read() -> dict[str, int]:
         indexed = texts.by_status(connection, base) if base.search and remembered.reads_texts else None
-        return dict(connection.execute(query, wanted.parameters).fetchall()) if indexed is None else indexed
+        return dict(connection.execute(query, matching.parameters).fetchall()) if indexed is None else indexed
 
     return dict(remembered.get(connection, base, read))
 
@@ -151,8 +151,8 @@ def row_of(row: Sequence[Any]) -> RunRow:
     """A table's row, made of the values of `COLUMNS`."""
     run_id, status, branch, label, created_us, updated_us, first_us, presence, is_final, took_us, seen_us, known = row
     updated_at = from_us_or_none(updated_us)
-    named = run_id, status, branch, label, from_us_or_none(created_us), updated_at, from_us(first_us), presence
-    return RunRow(*named, bool(is_final), took(took_us), from_us(seen_us), _summary(known, status, updated_at))
+    values = run_id, status, branch, label, from_us_or_none(created_us), updated_at, from_us(first_us), presence
+    return RunRow(*values, bool(is_final), took(took_us), from_us(seen_us), _summary(known, status, updated_at))
 
 
 def _summary(summary_json: str | None, status: str, updated_at: datetime | None) -> RunSummary:

@@ -254,18 +254,18 @@ def _grouped(
 
 def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy) -> tuple[RunGroup, ...]:
     """The groups of the matching runs, the worst first."""
-    wanted = where(condition)
+    matching = where(condition)
     # Stuck and active runs are few and have separate indexes; only failures are counted among all runs.
     # The plus keeps SQLite from using the index of the grouped column instead of the condition's.
-    few = f"SELECT {by} AS name, count(*) AS runs FROM runs WHERE {{}} AND {wanted.sql} GROUP BY +{by}"
+    few = f"SELECT {by} AS name, count(*) AS runs FROM runs WHERE {{}} AND {matching.sql} GROUP BY +{by}"
     counted = connection.execute(
         f"WITH counted AS (SELECT {by} AS name, count(*) AS runs, sum(status = 'failed') AS failed,"
-        f" max(created_us) AS newest_us FROM runs WHERE {wanted.sql} GROUP BY {by}),"
+        f" max(created_us) AS newest_us FROM runs WHERE {matching.sql} GROUP BY {by}),"
         f" flagged AS ({few.format(STUCK_SQL)}), going AS ({few.format(GOING_SQL)})"
         " SELECT name, c.runs, failed, coalesce(s.runs, 0), coalesce(a.runs, 0), count(*) OVER (), sum(c.runs) OVER ()"
         " FROM counted AS c LEFT JOIN flagged AS s USING (name) LEFT JOIN going AS a USING (name)"
         " ORDER BY failed DESC, coalesce(s.runs, 0) DESC, coalesce(a.runs, 0) DESC, newest_us DESC, name LIMIT ?",
-        (*wanted.parameters, *wanted.parameters, *wanted.parameters, MAX_GROUPS),
+        (*matching.parameters, *matching.parameters, *matching.parameters, MAX_GROUPS),
     ).fetchall()
     groups = [RunGroup(*values[:5]) for values in counted]
     if counted and (others := counted[0][5] - MAX_GROUPS) > 0:

@@ -63,18 +63,18 @@ def select(connection: sqlite3.Connection, clauses: str, *parameters: str | int 
 
 def action(connection: sqlite3.Connection, id_or_prefix: str) -> Action | None:
     """The action with this id, or the only one whose id begins like this, with or without `act_`; or None."""
-    wanted = PREFIX + sqlite_text(id_or_prefix).strip().removeprefix(PREFIX).upper()
-    matches = select(connection, "WHERE substr(action_id, 1, ?) = ? LIMIT 2", len(wanted), wanted)
+    prefix = PREFIX + sqlite_text(id_or_prefix).strip().removeprefix(PREFIX).upper()
+    matches = select(connection, "WHERE substr(action_id, 1, ?) = ? LIMIT 2", len(prefix), prefix)
     if len(matches) > 1:
         raise AmbiguousActionError(f"More than one action's id begins with {id_or_prefix}: give more of it.")
     return matches[0] if matches else None
 
 
 def actions(
-    connection: sqlite3.Connection, wanted: ActionFilter = _ANY, limit: int = 100, before: str | None = None
+    connection: sqlite3.Connection, filters: ActionFilter = _ANY, limit: int = 100, before: str | None = None
 ) -> tuple[Action, ...]:
     """The newest matching actions older than the action `before`."""
-    condition = _condition(connection, wanted)
+    condition = _condition(connection, filters)
     if before is not None:
         condition &= Where("seq < (SELECT seq FROM actions WHERE action_id = ?)", (before,))
     return select(connection, f"WHERE {condition.sql} ORDER BY seq DESC LIMIT ?", *condition.parameters, limit)

@@ -113,8 +113,10 @@ class RunFilter(Struct, frozen=True):
 
     def gaps_in(self, coverage: Coverage) -> tuple[CoverageGap, ...]:
         """The gaps that may hold matching runs, newest first."""
-        wanted = CoverageGap(self.since, self.until)
-        return () if self.is_of_active or self.followed else tuple(gap for gap in coverage.gaps if gap.overlaps(wanted))
+        asked_for = CoverageGap(self.since, self.until)
+        return (
+            () if self.is_of_active or self.followed else tuple(gap for gap in coverage.gaps if gap.overlaps(asked_for))
+        )
 
     @property
     def undecided(self) -> Self | None:

@@ -168,8 +168,10 @@ class TextView(CursorView):
 
     def style(self, tone: str, ground: str) -> Style:
         if (cached := self._styles.get((tone, ground))) is None:
-            own = self.get_component_rich_style(f"text-view--{tone}")
-            cached = self.rich_style + Style(color=own.color, bold=own.bold or None, italic=own.italic or None)
+            component_style = self.get_component_rich_style(f"text-view--{tone}")
+            cached = self.rich_style + Style(
+                color=component_style.color, bold=component_style.bold or None, italic=component_style.italic or None
+            )
             if ground:
                 behind = self.get_component_rich_style(f"text-view--{ground}")
                 cached += behind if ground == "match" else Style(bgcolor=behind.bgcolor, bold=behind.bold or None)

@@ -366,8 +366,8 @@ class RunTable(CursorView, can_focus=True):
     def cursor_moved(self) -> None:
         row = self.row = self.window.row(self.cursor)
         self._cursor_id = row.run_id if row else None
-        if (named := row or self.group) != self._named and self._holds_cursor:
-            self._named = named
+        if (entry := row or self.group) != self._named and self._holds_cursor:
+            self._named = entry
             # Paint the rows first: showing the run itself may take as long again.
             self.call_after_refresh(self.post_message, self.Highlighted())
 
