@@ -148,11 +148,11 @@ class SetupError(ServiceError):
 
 
 def find_organization(
-    connection: sa.Connection, slug: str, known: dict[str, Organization] | None = None
+    connection: sa.Connection, slug: str, present: dict[str, Organization] | None = None
 ) -> Organization:
     """Return the organization with a slug or id; `known` has those that exist, if they were read before."""
-    known = organizations.named(connection, [slug]) if known is None else known
-    organization = known.get(slug.lower()) or known.get(slug)
+    present = organizations.named(connection, [slug]) if present is None else present
+    organization = present.get(slug.lower()) or present.get(slug)
     if organization is None:
         raise SetupError(f"there is no organization {slug!r}; create it with: runwarden service org create NAME")
     return organization
@@ -222,8 +222,8 @@ def add_repository(
 ) -> Repository:
     """Configure a repository; a folder is stored as an absolute path."""
     try:
-        known = {repository_key(repo): repo for repo in repositories.of(connection, organization.id)}
-        repository = repository_of(entry, known, hosts.of(connection, organization.id), folder)
+        present = {repository_key(repo): repo for repo in repositories.of(connection, organization.id)}
+        repository = repository_of(entry, present, hosts.of(connection, organization.id), folder)
         repositories.put(connection, organization.id, repository, now)
     except ValueError as error:
         raise SetupError(f"repository {entry.name}: {error}") from error

@@ -24,8 +24,8 @@ def printable(text: str) -> str:
     """Return the text with visible symbols for control and format characters, which a terminal would obey."""
     if text.isascii() and text.isprintable():
         return text
-    shown = _BLANK.sub("\N{REPLACEMENT CHARACTER}", text)
-    return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in shown)
+    safe = _BLANK.sub("\N{REPLACEMENT CHARACTER}", text)
+    return "".join(mark if mark in "\n\t" or mark.isprintable() else _picture(mark) for mark in safe)
 
 
 def one_line(text: str) -> str:

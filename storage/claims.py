@@ -81,8 +81,8 @@ class Claims(Struct, frozen=True):
 
 
 def _is_abandoned(owner_json: str, owned_us: int, at: datetime) -> bool:
-    ended = is_dead(Owner(*json.loads(owner_json)))
-    return at - from_us(owned_us) > UNSEEN_FOR if ended is None else ended
+    is_over = is_dead(Owner(*json.loads(owner_json)))
+    return at - from_us(owned_us) > UNSEEN_FOR if is_over is None else is_over
 
 
 def acquire_lease(connection: sqlite3.Connection, now: datetime, name: str, owner: str, ttl_s: float) -> bool:

@@ -194,12 +194,12 @@ class HeaderBar(ClickableLine):
             yield Content.styled(" lab", STYLES["wait"])
         if vitals.links:
             # If space is short, working hosts are only counted.
-            shown = [(mark, badge) for mark, badge in vitals.links if not is_brief or badge.tone != "good"]
-            for mark, badge in shown:
+            links = [(mark, badge) for mark, badge in vitals.links if not is_brief or badge.tone != "good"]
+            for mark, badge in links:
                 word = badge.word if brevity is Brevity.FULL else _in_brief(badge.word)
                 word = word.partition(":")[0] if is_brief else word
                 yield Content.assemble("  ", mark.styled(14), " ", (f"{badge.glyph} {word}", badge.style))
-            if answer := len(vitals.links) - len(shown):
+            if answer := len(vitals.links) - len(links):
                 yield Content.styled(f"  ● {answer} live", STYLES["good"])
             return
         if brevity is Brevity.HOSTS:
@@ -279,8 +279,8 @@ class TabBar(ClickableLine):
         self._current = current
 
     def parts(self) -> Iterator[Content]:
-        shown = {*self.set_up, self._current}
-        tabs = [tab for tab in self._all if not tab.is_optional or tab.name in shown]
+        visible = {*self.set_up, self._current}
+        tabs = [tab for tab in self._all if not tab.is_optional or tab.name in visible]
         counts = [f" {count}" if (count := self.counts.get(tab.name)) else "" for tab in tabs]
         titles = list[str]()
         gap = 1

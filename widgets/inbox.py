@@ -79,13 +79,13 @@ class InboxRow(Struct, frozen=True):
 
     def below_facts(self, now: datetime) -> Content:
         lines: list[Content] = []
-        listed = [entry for entry in self.item.entries if entry.run_id or entry.about]
-        for entry in listed[:MAX_RUNS]:
+        entries = [entry for entry in self.item.entries if entry.run_id or entry.about]
+        for entry in entries[:MAX_RUNS]:
             badge = run_badge(entry.status) if entry.status else BADGES[self.item.kind]
             lines.append(Content.styled(safe_text(f"{badge.text}  {entry.about}", limit=200), badge.style))
             at = safe_text(f"  {when(entry.at, now)}  {entry.run_id}", limit=200)
             lines.append(Content.styled(at, STYLES["quiet"]))
-        if (more := len(listed) - MAX_RUNS) > 0:
+        if (more := len(entries) - MAX_RUNS) > 0:
             lines.append(Content.styled(f"and {more:,} more", STYLES["quiet"]))
         return Content("\n").join(lines)
 

@@ -198,12 +198,12 @@ class OutcomesChart(PlotextPlot, can_focus=True):
     def _label_below(self, marks: Sequence[tuple[int, str]]) -> None:
         """Write labels at these places, as many as fit without touching."""
         some = (marks[::step] for step in range(1, len(marks)))
-        shown = next((selection for selection in some if _stand_apart(selection)), marks[:1])
+        marks_shown = next((selection for selection in some if _stand_apart(selection)), marks[:1])
         # Plotext moves a label that would cross the left edge to the right, towards its neighbour.
-        pushed = len(shown[0][1]) // 2 - shown[0][0] - self._axis_cells
-        if pushed > 0 and not _stand_apart(shown, pushed + 1):
-            shown = shown[1:]
-        self.plt.xticks([position for position, _ in shown], [label for _, label in shown])
+        pushed = len(marks_shown[0][1]) // 2 - marks_shown[0][0] - self._axis_cells
+        if pushed > 0 and not _stand_apart(marks_shown, pushed + 1):
+            marks_shown = marks_shown[1:]
+        self.plt.xticks([position for position, _ in marks_shown], [label for _, label in marks_shown])
         # Plotext would draw them in a set's random order, which moves some labels.
         monitor = cast("Any", self.plt).monitor
         ticks = sorted(zip(monitor.xticks[0], monitor.xlabels[0], strict=True))
@@ -306,8 +306,8 @@ def table_rows(view: InsightsView) -> Iterator[LeadRow]:
     head = (view.step, "runs", "completed", "failed", *others, "open")
     rows: list[TableRow] = []
     for period in reversed(view.outcomes):
-        ended = (period.ended_otherwise,) if others else ()
-        numbers = (period.total, period.completed, period.failed, *ended, period.unfinished)
+        other_ends = (period.ended_otherwise,) if others else ()
+        numbers = (period.total, period.completed, period.failed, *other_ends, period.unfinished)
         name = started(period.start, view.step) + (" (partial)" if view.is_partial(period) else "")
         rows.append((f"at:{period.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))))
     yield from _table(f"Outcomes by the {view.step} of creation", head, rows)

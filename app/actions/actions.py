@@ -307,8 +307,8 @@ class Actions(Struct, frozen=True):
             return settled
         # The ledger is written: any failure to store the run from here on is a warning.
         try:
-            ended = (answer.run.run_id,) if isinstance(request, CancelRun) else ()
-            await self.in_flight.finish(self.store([answer.run], ended))
+            cancelled_ids = (answer.run.run_id,) if isinstance(request, CancelRun) else ()
+            await self.in_flight.finish(self.store([answer.run], cancelled_ids))
         except asyncio.CancelledError as cancelled:
             raise SendCancelledError(settled) from cancelled
         except StorageError as error:
@@ -351,6 +351,6 @@ def _refusing(command_line: str) -> Iterator[None]:
 
 def retry_key(run: Run | RunRow, words: str = "") -> str:
     """The key under which this failure is retried once with these words, from anywhere (see `Ledger.results`)."""
-    ended = to_us(run.updated_at) if run.updated_at else 0
+    ended_us = to_us(run.updated_at) if run.updated_at else 0
     added = hashlib.sha256(words.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16] if words.strip() else ""
-    return f"retry-{run.run_id}-{ended}{added and '-'}{added}"
+    return f"retry-{run.run_id}-{ended_us}{added and '-'}{added}"

@@ -185,9 +185,9 @@ class Send(Struct, frozen=True):
         is_marked = False
         with suppress(ValueError):
             document = json.loads(run.raw_json)
-            shown = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
+            metadata = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
             in_branch = not is_turn and mark in run.branch_name
-            is_marked = mark in self.action.body_json and (in_branch or mark in shown)
+            is_marked = mark in self.action.body_json and (in_branch or mark in metadata)
         after = None if at is None else at - self.shown_at
         return Candidate(run, detail.first_seen_at, after, is_turn, is_observed, is_marked)
 

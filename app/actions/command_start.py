@@ -129,11 +129,11 @@ def start(
 
     async def work() -> int:
         async with invocation.writer(dry_run=write.dry_run) as engine:
-            known: set[str] = set()
+            labels: set[str] = set()
             with suppress(StorageError):  # A write needs no cache.
-                known = {label.casefold() for label in await engine.cache.repositories()}
+                labels = {label.casefold() for label in await engine.cache.repositories()}
             report = await perform(invocation, engine, request, write)
-            if known and repository.label.casefold() not in known:
+            if labels and repository.label.casefold() not in labels:
                 invocation.warn(
                     f"No run of {repository.label} is known here. A service may accept a run for a repository that "
                     "it does not have; that run fails when it begins."

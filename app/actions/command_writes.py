@@ -108,14 +108,14 @@ def print_write(
     kind = WRITE_KINDS[action.kind]
     made = document.get(kind.made)
     run = document.get("run")
-    shown = kind.fields
+    fields = kind.fields
     if isinstance(made, dict) and isinstance(run, dict) and run is not made:
         # The run of an execution that was waited for.
         made = {**run, **made, "status": run["status"]}
-        shown = (*shown, "branch_name")
+        fields = (*fields, "branch_name")
     pairs = [("action", action.action_id), ("state", action.state)]
     if isinstance(made, dict):
-        pairs += [(name, str(made[name])) for name in shown if made.get(name) is not None]
+        pairs += [(name, str(made[name])) for name in fields if made.get(name) is not None]
     invocation.outcome = exit_of(action) if code is None else code
     output.record(document, pairs)
     if not output.format.is_json:

@@ -226,8 +226,8 @@ class ActivityScreen(BaseScreen):
             Chip("outcomes", safe_text(f"outcome {outcomes} ▾"), bool(wanted.states)),
         )
         shows_all = self.size.width >= WIDE and (bool(extent) or wanted != EVERYTHING)
-        shown = tuple(chip for chip in chips if chip.action in self.FILTERS and (chip.is_set or shows_all))
-        self.query_one(ChipBar).chips = shown
+        visible = tuple(chip for chip in chips if chip.action in self.FILTERS and (chip.is_set or shows_all))
+        self.query_one(ChipBar).chips = visible
         self.query_one("#activity-extent", SteadyText).update(extent)
 
     def go_to(self, target: str) -> None:

@@ -201,11 +201,11 @@ async def known_of(engine: Engine, details: Sequence[RunDetail]) -> Known:
 
 def continue_batch(runs: Sequence[Run], known: Known, final_statuses: Collection[str]) -> RunBatch:
     """The batch that continues each conversation with the same instructions."""
-    ended = tuple(run for run in runs if run.status in final_statuses)
-    active = len(runs) - len(ended)
+    final = tuple(run for run in runs if run.status in final_statuses)
+    active = len(runs) - len(final)
     left_out = f"{plural(active, 'run')} still active" if active else ""
     asked = {run_id: answer for run_id, answer in known.items() if isinstance(answer, Asked)}
-    return RunBatch(CONTINUE, ended, left_out, asked)
+    return RunBatch(CONTINUE, final, left_out, asked)
 
 
 def retry_batch(runs: Sequence[Run], known: Known) -> RunBatch:

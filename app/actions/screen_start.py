@@ -165,11 +165,11 @@ class NewRunForm(ActionForm):
 
     def _texts(self, pairs: str) -> Values:
         """The texts of the input fields, from these lines."""
-        known, _ = read_pairs("inputs", pairs)
+        inputs, _ = read_pairs("inputs", pairs)
         return {
             key: value if isinstance(value, str) and declared.type == "text" else format_value(value)
             for key, declared in self._declared.items()
-            if (value := known.get(declared.name)) is not None
+            if (value := inputs.get(declared.name)) is not None
         }
 
     def _show_pairs(self) -> None:
@@ -200,8 +200,8 @@ class NewRunForm(ActionForm):
             return tuple(problems)
         if WORDS in inputs and values[WORDS].strip():
             problems.append(FieldProblem("inputs", "The instructions are above; delete them here."))
-        known = {WORDS, *(declared.name for declared in self._declared.values())}
-        unknown = [key for key in inputs if self._declared and key not in known]
+        names = {WORDS, *(declared.name for declared in self._declared.values())}
+        unknown = [key for key in inputs if self._declared and key not in names]
         problems += [FieldProblem("inputs", f"{name} takes no input {key}: delete it.") for key in unknown]
         # Only definite faults: the service checks the types.
         for key, declared in self._declared.items():

@@ -140,10 +140,10 @@ class ContinueRunForm(ActionForm):
         finals = await self.engine.cache.final_statuses()
         states = [] if detail is None else [detail.run.status]
         states += [turn.state for turn in reported.turns[-1:]] if isinstance(reported, RunTurns) else []
-        if not self._has_ended and (ended := [state for state in states if state in finals]):
+        if not self._has_ended and (final := [state for state in states if state in finals]):
             # The run ended while the user wrote the message, so it becomes a continuation.
             self._has_ended = True
-            self._fact.badge = run_badge(ended[0], is_final=True)
+            self._fact.badge = run_badge(final[0], is_final=True)
             self.fields["instructions"].say(_REMEMBERS)
             self.action_choose("")
             self.note("The run has ended: this continues it.", "warn")

@@ -177,8 +177,10 @@ def as_proxy(address: str) -> httpx.Proxy:
             return httpx.Proxy(text)
     except ValueError:
         pass
-    shown = text.rpartition("@")[2]
-    raise ValueError(f"{shown!r} is not a proxy's address: write one such as http://proxy.example:3128") from None
+    without_login = text.rpartition("@")[2]
+    raise ValueError(
+        f"{without_login!r} is not a proxy's address: write one such as http://proxy.example:3128"
+    ) from None
 
 
 def is_exempt(host: str, port: int, no_proxy: str) -> bool:

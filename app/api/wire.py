@@ -133,14 +133,14 @@ def _known_repository(platform: str, data: tuple[tuple[str, str], ...]) -> Repos
 def run_page(body: bytes) -> RunPage:
     """A page of the run list; entries without a usable id are counted, not kept (spec 2.5)."""
     page = read(body, may_repair=True)
-    listed = page.get("runs")
+    rows = page.get("runs")
     token = page.get("next_token")
     total = page.get("total_count")
-    if not isinstance(listed, list) or not isinstance(token, str | None):
+    if not isinstance(rows, list) or not isinstance(token, str | None):
         raise UnusableAnswerError("The service's answer cannot be read: it is not a page of runs.")
-    runs = tuple([run for run in map(_run, listed) if run is not None])
+    runs = tuple([run for run in map(_run, rows) if run is not None])
     total = total if type(total) is int and total in _COUNTS else None
-    return RunPage(runs, token or None, total, dropped=len(listed) - len(runs))
+    return RunPage(runs, token or None, total, dropped=len(rows) - len(runs))
 
 
 def health_report(body: bytes) -> tuple[HealthSample, ...]:
@@ -259,8 +259,10 @@ def _finding(received: object) -> ReportedFinding:
     document = as_object(received)
     line = document.get("line")
     severity = document.get("severity")
-    known = severity if severity in SEVERITIES else None
-    return record(ReportedFinding, document, line=None if isinstance(line, int) and line < 1 else line, severity=known)
+    known_severity = severity if severity in SEVERITIES else None
+    return record(
+        ReportedFinding, document, line=None if isinstance(line, int) and line < 1 else line, severity=known_severity
+    )
 
 
 def _web_address(document: dict[str, Any]) -> str | None:

@@ -158,9 +158,9 @@ def families(snapshots: Sequence[Snapshot]) -> "Iterator[Metric]":
     text = "How long runs took that ended while this process watched, by final status."
     durations = HistogramMetricFamily(DURATIONS, text, labels=("profile", "status"))
     for view in snapshots:
-        ended = view.counts.ended
-        for status in sorted({status for status, _ in ended})[:MAX_VALUES]:
-            upto = accumulate(ended[status, end] for end in (*BUCKETS_S, math.inf))
+        counts = view.counts.ended
+        for status in sorted({status for status, _ in counts})[:MAX_VALUES]:
+            upto = accumulate(counts[status, end] for end in (*BUCKETS_S, math.inf))
             buckets = list(zip((*map(str, BUCKETS_S), "+Inf"), upto, strict=True))
             durations.add_metric([_label(view.profile), _label(status)], buckets, view.counts.seconds[status])
     yield durations

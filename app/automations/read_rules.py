@@ -81,10 +81,10 @@ def _rule(table: Table, settings: Settings) -> Rule:
         check_route(table, "do", do.route, [DEFAULT_ROUTE, *(route.name for route in settings.notify.routes)])
     if word in {"continue", "retry", "cancel"} and not isinstance(on, OnRun | OnStuck):
         table.fail("do", f"{word} needs a run as its trigger.", "Use it with on.run, or choose another response.")
-    known = (*KNOWN.get(type(on), ()), *ALWAYS_KNOWN)
+    placeholders = (*KNOWN.get(type(on), ()), *ALWAYS_KNOWN)
     for name in (name for text in texts_of(do) for name in names_in(text)):
-        if name not in known:
-            there_are = ", ".join(f"{{{placeholder}}}" for placeholder in known)
+        if name not in placeholders:
+            there_are = ", ".join(f"{{{placeholder}}}" for placeholder in placeholders)
             table.fail("do", f"there is no placeholder {{{name}}} here.", f"There are: {there_are}.")
     return rule
 

@@ -281,8 +281,8 @@ class Runner:
         if result.may_repeat and self.state.clock() - attempt.since < rule.catch_up:
             attempt.result = None
             return
-        ended = replace(decision, action_id=result.action_id, result_id=result.result_id)
-        await self._close(ended, result.outcome, result.reason)
+        final = replace(decision, action_id=result.action_id, result_id=result.result_id)
+        await self._close(final, result.outcome, result.reason)
         self._has_unknown = self._has_unknown or result.outcome == "unknown"
         self.attempts.pop(decision.decision_id, None)
         failures = await self.state.count_failure(rule.name, has_failed=result.outcome in {"failed", "unknown"})

@@ -55,8 +55,8 @@ def sentence(rule: Rule, now: datetime) -> str:
         case OnInterval(every):
             when = f"Every {_duration(every)}"
         case OnRun(to, was, scope, finding, budget):
-            known = STATUS_BY_NAME.get(to)
-            becomes = known.becomes if known and known.becomes else f"is {to}"
+            status = STATUS_BY_NAME.get(to)
+            becomes = status.becomes if status and status.becomes else f"is {to}"
             if finding is not None:
                 worse = " or worse" if finding != SEVERITIES[0] else ""
                 becomes = f"ends with a finding: {finding}{worse}"

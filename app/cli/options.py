@@ -259,9 +259,9 @@ class CommandGroup(HelpfulCommand, click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command; an unknown one is refused with a suggestion."""
-        known = self._summaries()
-        is_known = args[0] in known or args[0] in self._elsewhere
-        if not is_known and not ctx.resilient_parsing and (suggestion := closest(args[0], known)):
+        commands = self._summaries()
+        is_known = args[0] in commands or args[0] in self._elsewhere
+        if not is_known and not ctx.resilient_parsing and (suggestion := closest(args[0], commands)):
             raise click.UsageError(f"No such command {args[0]!r}. Did you mean {suggestion}?", ctx)
         return super().resolve_command(ctx, args)
 
@@ -280,8 +280,8 @@ class CommandGroup(HelpfulCommand, click.Group):
             return super().shell_complete(ctx, incomplete)
         from click.shell_completion import CompletionItem
 
-        known = self._summaries().items()
-        return [CompletionItem(name, help=summary) for name, summary in known if name.startswith(incomplete)]
+        commands = self._summaries().items()
+        return [CompletionItem(name, help=summary) for name, summary in commands if name.startswith(incomplete)]
 
 
 class FactCommand(HelpfulCommand):

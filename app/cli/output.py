@@ -252,16 +252,16 @@ class Rows(Generic[T]):
                 self.output.write(before if self.output.format is Format.JSON else f"{text}\n")
                 self.count += 1
             return
-        shown: Sequence[T] = items if items is not None else [*entries]  # type: ignore[list-item]  # documents, then
+        rows: Sequence[T] = items if items is not None else [*entries]  # type: ignore[list-item]  # documents, then
         if self.output.format is Format.CSV:
             columns = [column for column in self.columns if column.name]
-            titles = [] if self.count or not shown else [[column.name for column in columns]]
-            self.output.csv([*titles, *([column.csv(item) for column in columns] for item in shown)])
+            titles = [] if self.count or not rows else [[column.name for column in columns]]
+            self.output.csv([*titles, *([column.csv(item) for column in columns] for item in rows)])
         else:
-            self._held += shown
+            self._held += rows
             if len(self._held) >= TABLE_ROWS:
                 self._print_held()
-        self.count += len(shown)
+        self.count += len(rows)
 
     def end(self, more: Document | None = None, *, empty: str = "") -> None:
         """Print the end of the list; `empty` is the note below a table without items."""

@@ -40,7 +40,7 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     total = await cache.count(RunFilter())
     figures = await cache.figures(now + engine.budget.clock_ahead - _DAY)
     working, queued = (figures.runs.get(status, 0) for status in ("working", "queued"))
-    shown = await run_documents(engine, runs)
+    rows = await run_documents(engine, runs)
     link = link_of(figures.links, "runs")
     hosts = list(_host_lines(figures.links, figures.health, engine.settings.console.health_ok, now))
     if not hosts:
@@ -56,12 +56,12 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
     if link is not None and link.dropped:
         head.append(f"{link.dropped} entries of the list have no usable run id")
     head.append("")
-    if not shown and link is not None and link.last_ok_at is not None:
+    if not rows and link is not None and link.last_ok_at is not None:
         return [*head, "No runs yet. Start one: runwarden runs start -R owner/repo INSTRUCTIONS"]
-    if not shown:
+    if not rows:
         return [*head, "No runs yet."]
-    table = Table(COLUMNS, width).lines(shown)
-    more = [f"… and {total - len(shown)} more: runwarden runs list"] if total > len(shown) else []
+    table = Table(COLUMNS, width).lines(rows)
+    more = [f"… and {total - len(rows)} more: runwarden runs list"] if total > len(rows) else []
     return [*head, *table, *more]
 
 

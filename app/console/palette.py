@@ -107,8 +107,8 @@ class ConsoleCommands(Provider):
     async def discover(self) -> Hits:
         """List recent choices, then the screen's actions, before anything is typed."""
         await self._read_once()
-        known = {command.name: command for command in self._all()}
-        recent = [known[name] for name in self._recent if name in known]
+        commands = {command.name: command for command in self._all()}
+        recent = [commands[name] for name in self._recent if name in commands]
         rest = [*self._actions()]
         for command in (*recent, *(command for command in rest if command not in recent)):
             yield DiscoveryHit(_line(Content(command.name), command), partial(self._run, command), command.name)

@@ -33,8 +33,8 @@ def on_terminal() -> Iterator[None]:
     if not sys.stdin.isatty():
         yield
         return
-    ended, end = os.pipe()
-    watch = threading.Thread(target=_watch, args=(sys.stdin.fileno(), ended), name="terminal watch", daemon=True)
+    reading_end, end = os.pipe()
+    watch = threading.Thread(target=_watch, args=(sys.stdin.fileno(), reading_end), name="terminal watch", daemon=True)
     watch.start()
     try:
         yield

@@ -223,9 +223,9 @@ class Session:
     @property
     def followed(self) -> "tuple[tuple[PinnedRun, ...], tuple[BatchView, ...]]":
         """The followed runs and batches, without those whose end was seen."""
-        ended = [pin.run_id for pin in self.pins if pin.row is None or pin.row.is_final]
-        ended += [batch.key for batch in self.batches.views if batch.is_over]
-        self._ended = {key: self._ended.get(key, self.clock()) for key in ended}
+        ended_keys = [pin.run_id for pin in self.pins if pin.row is None or pin.row.is_final]
+        ended_keys += [batch.key for batch in self.batches.views if batch.is_over]
+        self._ended = {key: self._ended.get(key, self.clock()) for key in ended_keys}
         seen = {key for key, at in self._ended.items() if self._looked_at - at >= SEEN_AFTER}
         pins = tuple(pin for pin in self.pins if pin.run_id not in seen)
         return pins, tuple(batch for batch in self.batches.views if batch.key not in seen)

@@ -120,15 +120,15 @@ class WrittenText(Struct, eq=False):
 
     def _changed(self, y: int, x: int, text: str) -> str:
         row = self._rows.setdefault(y, {})
-        shown, shown_width = row.get(x, ("", 0))
-        if text == shown:
+        old_text, shown_width = row.get(x, ("", 0))
+        if text == old_text:
             return ""
         width = _width(text)
         for column, (_, cells) in tuple(row.items()):
             if column < x + width and x < column + cells:
                 del row[column]
         row[x] = text, width
-        old = _PARTS.findall(shown)
+        old = _PARTS.findall(old_text)
         new = _PARTS.findall(text)
         first = 0
         last = 0

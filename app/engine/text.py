@@ -92,7 +92,7 @@ def safe_log_line(text: str, *, limit: int = 4_000, colour: bool = False) -> Saf
     last = next((part for part in reversed(text.split("\r")) if part), "")
     # The cut end is made visible as well: half a sequence colours nothing.
     parts = _SGR.split(last[:limit].expandtabs(_TAB_WIDTH))
-    shown = [
+    safe = [
         f"\x1b[{part}m"
         if number % 2 and colour and not _HIDING & set(re.split("[;:]", part))
         else safe_text(part, limit=4 * limit)
@@ -100,7 +100,7 @@ def safe_log_line(text: str, *, limit: int = 4_000, colour: bool = False) -> Saf
         if not number % 2 or colour
     ]
     end = "\x1b[0m" if len(parts) > 1 and colour else ""
-    return SafeText("".join(shown) + (_ELLIPSIS if len(last) > limit else "") + end)
+    return SafeText("".join(safe) + (_ELLIPSIS if len(last) > limit else "") + end)
 
 
 def json_escaped(document: str) -> str:

@@ -216,8 +216,8 @@ def incidents(
 
 def flips(spans: Sequence[HealthSpan], healthy_words: Collection[str], since: datetime) -> int:
     """How often one platform switched between healthy and unhealthy since a time."""
-    known = [(span.start, how == "well") for span in spans if (how := level(span.status, healthy_words)) is not None]
-    return sum(before != after and at >= since for (_, before), (at, after) in pairwise(known))
+    moments = [(span.start, how == "well") for span in spans if (how := level(span.status, healthy_words)) is not None]
+    return sum(before != after and at >= since for (_, before), (at, after) in pairwise(moments))
 
 
 class PlatformHistory(Struct, frozen=True):

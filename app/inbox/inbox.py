@@ -177,8 +177,8 @@ class Inbox:
                 entry = _entry(failure.key, run, ahead, run.branch_name, group)
                 failures.setdefault(failure.key, failure).entries.append(entry)
         open_outages = [outage for *_, outage in outages if outage.entries]
-        ended = await self._followed_ends(ahead)
-        return [*open_outages, *failures.values(), *asking, *_stuck_causes(stuck_runs, ahead), *ended]
+        followed = await self._followed_ends(ahead)
+        return [*open_outages, *failures.values(), *asking, *_stuck_causes(stuck_runs, ahead), *followed]
 
     async def _failed_runs(self, since: datetime) -> tuple[RunRow, ...]:
         condition = RunFilter(statuses=("failed",), since=since)
@@ -207,14 +207,14 @@ class Inbox:
         return [(incident.platform, *incident.failures(health_s), _outage(incident, now)) for incident in recent]
 
     async def _followed_ends(self, ahead: timedelta) -> list[Cause]:
-        ended: list[Cause] = []
+        causes: list[Cause] = []
         for pin in await self.engine.cache.pins():
             run = pin.row
             if run is not None and run.is_final and run.status != "failed":
                 key = f"ended:{run.run_id}"
                 title = f"Followed run {run.status}: {run.repository}"
-                ended.append(Cause(key, "ended", title, entries=[_entry(key, run, ahead, run.branch_name)]))
-        return ended
+                causes.append(Cause(key, "ended", title, entries=[_entry(key, run, ahead, run.branch_name)]))
+        return causes
 
     async def _automation_causes(self, now: datetime, state: State) -> list[Cause]:
         """Requests that wait for approval, paused rules, rules at their limit, and a missing bot."""

@@ -331,11 +331,11 @@ class InsightsScreen(BaseScreen):
             if view.step == "hour":
                 first = view.since.astimezone()
                 since = f"{first:%H:%M} {'today' if first.date() == view.at.astimezone().date() else 'yesterday'}"
-            known = "complete" if view.is_complete else "partial: not fetched yet"
+            extent = "complete" if view.is_complete else "partial: not fetched yet"
             if not view.is_complete and complete_since is not None:
                 at = f"{day(complete_since, view.at)} {complete_since.astimezone():%H:%M}"
-                known = f"complete since {at}, older is partial"
-            words = f"{plural(view.runs, 'run')} since {since} · {known}"
+                extent = f"complete since {at}, older is partial"
+            words = f"{plural(view.runs, 'run')} since {since} · {extent}"
         self.query_one("#insight-extent", SteadyText).update(Content.styled(words, STYLES["quiet"]))
 
     @property

@@ -205,9 +205,9 @@ def places(group: Sequence[AlertSubject]) -> str:
         return ""
     named = (subject.about.get("repository") or subject.about.get("platform", "") for subject in group)
     names = Counter(filter(None, named)).most_common()
-    shown = [safe_text(name, limit=80) + (f" {count:,}" if count > 1 else "") for name, count in names]
-    more = f" and {len(shown) - LISTED:,} other places" if len(shown) > LISTED else ""
-    return ", ".join(shown[:LISTED]) + more
+    places_and_counts = [safe_text(name, limit=80) + (f" {count:,}" if count > 1 else "") for name, count in names]
+    more = f" and {len(places_and_counts) - LISTED:,} other places" if len(places_and_counts) > LISTED else ""
+    return ", ".join(places_and_counts[:LISTED]) + more
 
 
 def highest_level(levels: Iterable[Level]) -> Level:

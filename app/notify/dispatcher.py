@@ -154,8 +154,8 @@ class Dispatcher:
         await self.state.release_orphans(now)
         due = sorted(await self.state.due_deliveries(now), key=lambda delivery: delivery.message.route)
         routes = [list(group) for _, group in groupby(due, key=lambda delivery: delivery.message.route)]
-        ended = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
-        for failure in (result for result in ended if result is not None):
+        results = await asyncio.gather(*map(self._deliver, routes), return_exceptions=True)
+        for failure in (result for result in results if result is not None):
             # Raise one failure instead of a group: callers catch a `StorageError`.
             raise failure
 

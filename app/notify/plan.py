@@ -155,8 +155,8 @@ def _is_message_due(
     if now < min(alert.entered_at or now for alert in alerts) + wait:
         return False
     # The first message about a subject is not held back by messages about other subjects.
-    known = {(problem.group, problem.source) for problem in situation.problems if problem.route == first_route}
-    if any(alert.kind in ENDING and (alert.group, alert.source) not in known for alert in alerts):
+    groups = {(problem.group, problem.source) for problem in situation.problems if problem.route == first_route}
+    if any(alert.kind in ENDING and (alert.group, alert.source) not in groups for alert in alerts):
         return True
     last, _ = situation.last_made.get((first_route, batch), (None, False))
     return last is None or now >= last + notify.group_interval

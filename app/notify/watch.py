@@ -97,8 +97,8 @@ class Watch:
         begun = (state for state in states if not state.after or self._reported & set(state.after))
         fresh = [state for state in begun if state.key not in self._reported]
         # Forget resolved states.
-        known = {key for state in states for key in (state.key, *state.after)}
-        self._reported = (self._reported & known) | {state.key for state in fresh}
+        keys = {key for state in states for key in (state.key, *state.after)}
+        self._reported = (self._reported & keys) | {state.key for state in fresh}
         screen = group_alerts([*events, *fresh, *missed_alerts])
         if self.notify.is_quiet(DEFAULT_ROUTE, now):
             self._held |= {state.key for state in fresh if state.is_lasting}

@@ -247,9 +247,9 @@ class OrganizationImportScreen(BaseScreen):
         self.refresh_bindings()
 
     def _show(self, sending: int = 0) -> None:
-        shown = tuple(line(row, is_sending=row.line == sending) for row in self._rows.values())
-        self._table.show(shown)
-        self._bar.show_counts(shown)
+        lines = tuple(line(row, is_sending=row.line == sending) for row in self._rows.values())
+        self._table.show(lines)
+        self._bar.show_counts(lines)
 
     async def _send(self) -> None:
         sender = BatchSender(self._engine.actions.submit, past=self._past)

@@ -108,8 +108,8 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
         save(file, before, tomlkit.dumps(document))
     except tomlkit.exceptions.TOMLKitError as error:
         raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
-    shown = "unset" if value is None else value
-    invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, shown)])
+    text = "unset" if value is None else value
+    invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, text)])
     return Exit.DONE
 
 
@@ -157,8 +157,8 @@ def check(invocation: Invocation) -> int:
         if settings.automations or settings.notify != NotifySettings():
             from app.cli.running import run  # asyncio
 
-            known = run(invocation, lambda: _statuses(settings))
-            errors += _unknown_statuses(settings, root, known)
+            statuses = run(invocation, lambda: _statuses(settings))
+            errors += _unknown_statuses(settings, root, statuses)
         if settings.notify != NotifySettings():
             from app.notify.channels import faults
 
@@ -215,13 +215,13 @@ async def _statuses(settings: Settings) -> frozenset[str]:
     from storage.cache.cache import Cache
     from storage.errors import StorageError
 
-    known = {*STATUS_ORDER, CANCELLED}
+    statuses = {*STATUS_ORDER, CANCELLED}
     for file in (data_folder(settings, profile) / CACHE_FILE for profile in settings.profiles):
         with suppress(StorageError):
             if file.exists():
                 async with await Cache.open(file) as cache:
-                    known |= set(await cache.known_statuses())
-    return frozenset(known)
+                    statuses |= set(await cache.known_statuses())
+    return frozenset(statuses)
 
 
 def _unknown_statuses(settings: Settings, root: Table, known: frozenset[str]) -> Iterator[ConfigError]:

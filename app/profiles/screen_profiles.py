@@ -148,7 +148,7 @@ class AllProfilesScreen(RunActions):
         """The sums of all profiles, and each one's link to its service."""
         session = self.session
         links = []
-        known = [vitals for vitals in self._vitals.values() if isinstance(vitals, Vitals)]
+        vitals_known = [vitals for vitals in self._vitals.values() if isinstance(vitals, Vitals)]
         for name in (profile.name for profile in session.engines.profiles):
             vitals = self._vitals.get(name, Vitals(name))
             badge = UNREADABLE
@@ -160,8 +160,10 @@ class AllProfilesScreen(RunActions):
                     down = [f"{host.platform} {host.status}" for host in vitals.health if is_down(host, words)]
                     badge = Badge("▲", safe_text(", ".join(down), limit=60), "bad") if down else badge
             links.append((ProfileMark(name, session.settings.color_of(name)), badge))
-        sums = {key: sum(getattr(vitals, key) for vitals in known) for key in ("working", "queued", "failed_today")}
-        return replace(Vitals(ALL, can_switch=True, links=tuple(links), known=bool(known)), **sums)
+        sums = {
+            key: sum(getattr(vitals, key) for vitals in vitals_known) for key in ("working", "queued", "failed_today")
+        }
+        return replace(Vitals(ALL, can_switch=True, links=tuple(links), known=bool(vitals_known)), **sums)
 
     @property
     def acting_engine(self) -> Engine | str:

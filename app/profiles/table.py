@@ -48,10 +48,10 @@ class Table(Struct, frozen=True):
         keys = dict(zip(names, kind.__struct_encode_fields__, strict=True))
         defaults = dict(zip(reversed(names), reversed(kind.__struct_defaults__), strict=False))
         no_keys = getattr(kind, "NO_KEYS", ())
-        known = {*(key for name, key in keys.items() if name not in no_keys), *also}
+        known_keys = {*(key for name, key in keys.items() if name not in no_keys), *also}
         for key in self.values:
-            if key not in known:
-                self.fail(key, "there is no such key.", did_you_mean(key, known))
+            if key not in known_keys:
+                self.fail(key, "there is no such key.", did_you_mean(key, known_keys))
         for name, key in keys.items():
             if name not in no_keys and name not in values:
                 default = defaults.get(name, _REQUIRED) if base is None else getattr(base, name)
@@ -66,8 +66,8 @@ class Table(Struct, frozen=True):
         kind, marks = unwrap(kind)
         if key not in self.values:
             if default is _REQUIRED:
-                shown = '["…"]' if get_origin(kind) is tuple else '"…"'
-                self.fail(key, "this key is missing.", f"Add a line: {key} = {shown}")
+                example = '["…"]' if get_origin(kind) is tuple else '"…"'
+                self.fail(key, "this key is missing.", f"Add a line: {key} = {example}")
             return default
         parse = next(filter(callable, marks), None) or _PARSERS.get(cast("type", kind))
         if parse is None and is_struct(kind):

@@ -113,8 +113,8 @@ def base_address(text: str) -> str:
         raise UnreadableTextError(f"{host!r} cannot be a host name.", "Write one such as api.example.com.")
     if parts.scheme == "http" and not is_loopback(host):
         raise UnreadableTextError("http sends the token in the clear.", "Use https.")
-    shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}{f':{port}' if port is not None else ''}{parts.path.rstrip('/')}"
+    host_text = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host_text}{f':{port}' if port is not None else ''}{parts.path.rstrip('/')}"
 
 
 def is_loopback(host: str) -> bool:

@@ -65,10 +65,10 @@ async def check_remotes(folder: Path, repository: Repository, address: str | Non
     git = Git()
     top = await _top_level(folder, git)
     label = safe_text(repository.label, limit=120)
-    listed = b""
+    output = b""
     with suppress(GitError):  # Fails without remotes.
-        listed = await git.work(top, "config", "--null", "--get-regexp", r"^remote\..*\.(push)?url$")
-    remotes = {as_name(entry.partition(b"\n")[2]) for entry in listed.split(b"\0") if entry}
+        output = await git.work(top, "config", "--null", "--get-regexp", r"^remote\..*\.(push)?url$")
+    remotes = {as_name(entry.partition(b"\n")[2]) for entry in output.split(b"\0") if entry}
     if address is not None and _comparable(address, top) in {
         str(top.resolve()),
         *(_comparable(remote, top) for remote in remotes),
@@ -110,11 +110,11 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     deleted |= {entry.old_path for entry in changed if entry.kind == "renamed" and entry.old_path}
     new = {entry.path for entry in changed if entry.kind in {"added", "renamed", "copied"}} - deleted
     if there := _existing(top, new):
-        known = "applied before, or your own untracked files. Nothing was applied."
-        raise GitError(f"{safe_text(str(top))} has {_names(there)} already, {known}")
+        reason = "applied before, or your own untracked files. Nothing was applied."
+        raise GitError(f"{safe_text(str(top))} has {_names(there)} already, {reason}")
     command = ("apply", "--whitespace=nowarn")
-    listed = await git.work(top, *command, "--numstat", "-z", stdin=change.patch)
-    if (count := len(re.findall(rb"(?:^|\0)(?:\d+|-)\t(?:\d+|-)\t", listed))) != len(patch.files):
+    output = await git.work(top, *command, "--numstat", "-z", stdin=change.patch)
+    if (count := len(re.findall(rb"(?:^|\0)(?:\d+|-)\t(?:\d+|-)\t", output))) != len(patch.files):
         raise GitError(f"git would apply {count} of {len(patch.files)} files. Nothing was applied.")
     try:
         await git.work(top, *command, "--check", stdin=change.patch)
@@ -275,6 +275,6 @@ def _leads_inside(link: str, target: str) -> bool:
 
 
 def _names(names: Iterable[str]) -> str:
-    listed = sorted(names)
-    more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
-    return ", ".join(safe_text(name, limit=120) for name in listed[:_SHOWN]) + more
+    ordered = sorted(names)
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return ", ".join(safe_text(name, limit=120) for name in ordered[:_SHOWN]) + more

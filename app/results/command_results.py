@@ -345,8 +345,8 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
             # ^C is the usual way to stop and no error; the exit code is the signal's.
             return Exit.DONE
         if options["follow"]:
-            ended = require(await engine.extension.turns(run.run_id))
-            last = next((item for item in ended.turns if item.number == number), Turn(number, ""))
+            run_turns_now = require(await engine.extension.turns(run.run_id))
+            last = next((item for item in run_turns_now.turns if item.number == number), Turn(number, ""))
             if is_events and last.usage is not None:
                 emit("usage", asdict(last.usage))
             if is_events:
@@ -357,8 +357,8 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
     if not is_table:
         text = "\n".join(str(item["text"]) for name, item in events if name == "text")
         steps = None if more[0].steps is None else [item for name, item in events if name == "step"]
-        known = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
-        invocation.output.record({**known, "text": text, "steps": steps}, [("log", text)])
+        document = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
+        invocation.output.record({**document, "text": text, "steps": steps}, [("log", text)])
     return Exit.DONE
 
 

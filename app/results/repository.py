@@ -148,8 +148,8 @@ class Mirror:
 
     async def pull_head(self, number: int) -> str | None:
         """The commit of a pull or merge request."""
-        listed = await self._listed(f"refs/pull/{number}/head", f"refs/merge-requests/{number}/head")
-        commit = next(iter(listed.values()), None)
+        refs = await self._listed(f"refs/pull/{number}/head", f"refs/merge-requests/{number}/head")
+        commit = next(iter(refs.values()), None)
         return commit if commit and await self.bring([commit], number) else None
 
     async def pin(self, run_id: str, turn: int, commit: str) -> None:
@@ -161,8 +161,8 @@ class Mirror:
     async def pinned(self, run_id: str) -> dict[int, str]:
         """The commits of a run's turns that were kept."""
         form = "--format=%(objectname) %(refname:lstrip=3)"
-        listed = await self.git.read(self.git_dir, "for-each-ref", form, _pins(run_id))
-        pairs = (line.split() for line in listed.decode().splitlines())
+        output = await self.git.read(self.git_dir, "for-each-ref", form, _pins(run_id))
+        pairs = (line.split() for line in output.decode().splitlines())
         return {int(number): commit for commit, number in pairs if number.isdecimal()}
 
     async def commits(self, head: str, without: str | None) -> list[Commit]:
@@ -192,9 +192,9 @@ class Mirror:
         """
         ends = (base or EMPTY_TREE, head)
         # The contents of both sides at once: git would fetch them one by one, or not at all.
-        listed = await self.git.read(self.git_dir, "diff", "--raw", "-z", "--no-abbrev", "--no-renames", *ends, "--")
+        output = await self.git.read(self.git_dir, "diff", "--raw", "-z", "--no-abbrev", "--no-renames", *ends, "--")
         ids: dict[bytes, None] = {}
-        for old_mode, new_mode, old, new in _BLOB.findall(listed):
+        for old_mode, new_mode, old, new in _BLOB.findall(output):
             sides = ((old_mode, old), (new_mode, new))
             ids |= {blob: None for mode, blob in sides if blob.strip(b"0") and mode != SUBMODULE_MODE.encode()}
         await self._bring_contents(ids)
@@ -241,8 +241,8 @@ class Mirror:
 
     async def _bring_contents(self, ids: Collection[bytes]) -> None:
         check = ("cat-file", "--batch-check=%(objectname)")
-        listed = await self.git.read(self.git_dir, *check, stdin=b"".join(object_id + b"\n" for object_id in ids))
-        missing = [line.split()[0] for line in listed.splitlines() if line.endswith(b" missing")]
+        output = await self.git.read(self.git_dir, *check, stdin=b"".join(object_id + b"\n" for object_id in ids))
+        missing = [line.split()[0] for line in output.splitlines() if line.endswith(b" missing")]
         if missing:
             async with self._alone():
                 await self._bring(object_ids=b"".join(object_id + b"\n" for object_id in missing))
@@ -257,11 +257,11 @@ class Mirror:
     async def _listed(self, *patterns: str) -> dict[str, str]:
         """Refs with their commits, and `HEAD` with the name of its branch, if git gives it."""
         out = await self.git.fetch(self.git_dir, "ls-remote", "--symref", "--", "origin", *patterns)
-        listed: dict[str, str] = {}
+        refs: dict[str, str] = {}
         for line in out.decode(errors="replace").splitlines():
             value, _, ref = line.partition("\t")
-            listed.setdefault(ref, value.removeprefix("ref: "))
-        return listed
+            refs.setdefault(ref, value.removeprefix("ref: "))
+        return refs
 
     async def _commit(self, name: str) -> str | None:
         return await self._id(f"{name}^{{commit}}")
@@ -337,8 +337,8 @@ def observed(detail: RunDetail) -> list[Turn]:
             begun = at if turns or status not in finals else run.created_at
             turns.append(Turn(len(turns) + 1, status, started_at=begun or at))
         is_open = status not in finals
-        ended = None if is_open else at
-        turns[-1] = replace(turns[-1], state=status, ended_at=ended, outcome=None if is_open else status)
+        ended_at = None if is_open else at
+        turns[-1] = replace(turns[-1], state=status, ended_at=ended_at, outcome=None if is_open else status)
     if turns[0].started_at is not None and run.created_at is not None:
         turns[0] = replace(turns[0], started_at=min(run.created_at, turns[0].started_at))
     return turns
@@ -404,10 +404,10 @@ class CommitHistory(Struct, frozen=True):
         head = self.head
         name = self.base_name
         if turn is not None:
-            known = {entry.turn.number: entry.commits for entry in self.turns}
-            if turn not in known:
-                raise NoTurnError(f"The run has no turn {turn} in git; it has {len(known)}.")
-            commits = known[turn]
+            commits_of = {entry.turn.number: entry.commits for entry in self.turns}
+            if turn not in commits_of:
+                raise NoTurnError(f"The run has no turn {turn} in git; it has {len(commits_of)}.")
+            commits = commits_of[turn]
             if not commits:
                 raise GitError(f"Turn {turn} has no commit: it changed nothing, or nothing of it was pushed yet.")
             base = next(iter(commits[0].parents), None)
@@ -472,19 +472,19 @@ class RunRepositories:
         base, name, commits = await _base(detail, mirror, heads, head)
         turns, remark = of_commits(detail, commits)
         with_own = {entry.turn.number for entry in turns if entry.commits}
-        known = {number: commit for number, commit in pinned.items() if number not in with_own}
-        known |= dict(service_commits or {}) if remark or not with_own else {}
+        commit_of = {number: commit for number, commit in pinned.items() if number not in with_own}
+        commit_of |= dict(service_commits or {}) if remark or not with_own else {}
         by_id = {commit.id: commit for commit in commits}
-        missing = {known[entry.turn.number] for entry in turns if entry.turn.number in known} - by_id.keys()
+        missing = {commit_of[entry.turn.number] for entry in turns if entry.turn.number in commit_of} - by_id.keys()
         if missing and await mirror.bring(missing):
             for commit in missing:
                 by_id[commit] = (await mirror.commits(commit, None))[-1]
-        if any(known.get(entry.turn.number) in missing for entry in turns):
+        if any(commit_of.get(entry.turn.number) in missing for entry in turns):
             remark = "The branch was rewritten: some commits are those that were kept."
-        elif not with_own - known.keys():
+        elif not with_own - commit_of.keys():
             remark = ""
         # A turn's commit as known from elsewhere replaces those found on the branch.
-        owns = [by_id.get(known.get(entry.turn.number, "")) for entry in turns]
+        owns = [by_id.get(commit_of.get(entry.turn.number, "")) for entry in turns]
         turns = [with_commits(entry.turn, (own,)) if own else entry for entry, own in zip(turns, owns, strict=True)]
         for entry in turns:
             if entry.turn.commit:

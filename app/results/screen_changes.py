@@ -403,16 +403,16 @@ class ChangesPart(SearchedPart):
     @work(group="colours")
     async def colour_file(self, message: DiffView.ColoursRequested) -> None:
         file = message.file
-        shown = self._shown
+        version = self._shown
         detail = self.subject.detail
         async with self._lexing:
             # Another change may be shown by now, with fewer files.
-            is_gone = shown != self._shown or file >= self.body.count
+            is_gone = version != self._shown or file >= self.body.count
             if detail is None or is_gone or (facts := self.body.changed(file)).is_binary:
                 return
             sides: list[Colours] = []
             for blob, path in ((facts.old_blob, facts.old_path or facts.path), (facts.new_blob, facts.path)):
                 text = None if blob is None else await self.subject.results.blob(detail, blob)
                 sides.append(await asyncio.to_thread(colours, text, path) if isinstance(text, bytes) else ())
-            if shown == self._shown:
+            if version == self._shown:
                 self.body.colour(file, *sides)

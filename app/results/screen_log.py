@@ -124,13 +124,13 @@ class LogPart(SearchedPart):
             # A new or replaced log is read backwards from the end.
             offset = spool.end if spool.end or self._grown_at is not None else -PIECE
             wait_s = WAIT_S if offset >= 0 and not self._has_ended else 0
-            shown = self._shown
+            version = self._shown
             before = None if self.body.is_raw else 0
-            if shown is None:
+            if version is None:
                 return
             with showing_failure(self.body):
-                chunk = await self.subject.results.log(*shown, offset=offset, wait_s=wait_s, before=before)
-            if self._shown != shown:
+                chunk = await self.subject.results.log(*version, offset=offset, wait_s=wait_s, before=before)
+            if self._shown != version:
                 return
             if isinstance(chunk, Unavailable) and self._grown_at is not None:
                 self._problem = safe_text(chunk.reason)
@@ -187,14 +187,14 @@ class LogPart(SearchedPart):
     async def _read_earlier(self) -> int | None:
         """Read earlier lines; return how many lines are new, or None."""
         async with self._is_reading:
-            shown = self._shown
+            version = self._shown
             begin = self._spool.begin
             is_raw = self.body.is_raw
-            if shown is None or not begin:
+            if version is None or not begin:
                 return None
             offset, before = (-PIECE, begin) if self.body.label else (max(0, begin - PIECE), None)
-            chunk = await self.subject.results.log(*shown, offset=offset, before=before)
-            is_other = self._shown != shown or self.body.is_raw != is_raw
+            chunk = await self.subject.results.log(*version, offset=offset, before=before)
+            is_other = self._shown != version or self.body.is_raw != is_raw
             return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)
 
     async def _read_all(self) -> None:

@@ -61,9 +61,9 @@ class Results:
         run_id = detail.run.run_id
         if run_turns is None:
             run_turns = await self._turns(run_id)
-        known = {row.number for row in run_turns.turns} if isinstance(run_turns, RunTurns) else set()
-        if turn and known and turn not in known:
-            return Unavailable(f"The run {safe_text(run_id)} has no turn {turn}; it has {len(known)}.")
+        numbers = {row.number for row in run_turns.turns} if isinstance(run_turns, RunTurns) else set()
+        if turn and numbers and turn not in numbers:
+            return Unavailable(f"The run {safe_text(run_id)} has no turn {turn}; it has {len(numbers)}.")
         unpushed = unpushed_turn(run_turns, turn)
         if unpushed is not None and (turn or not commits_of(run_turns)):
             patch = await self._from_service(run_id, unpushed)
@@ -89,10 +89,10 @@ class Results:
             return change
         patch = Patch(change.patch)
         # The ids in a service's patch cannot be looked up: only a repository has the files.
-        listed = await asyncio.to_thread(patch.changed_files)
+        files = await asyncio.to_thread(patch.changed_files)
         return replace(
             change,
-            files=tuple(replace(file, old_blob=None, new_blob=None) for file in listed),
+            files=tuple(replace(file, old_blob=None, new_blob=None) for file in files),
             note=" ".join(filter(None, (change.note, patch.problem))),
             base_name=change.base_name or "the base that the service chose",
         )

@@ -59,13 +59,13 @@ class StepLines(Struct, eq=False):
         max_lines = _LONG if step.kind in _WORDS else _SHORT
         left_out = 0 if self.whole else len(lines) - max_lines
         if left_out <= 1:
-            shown = [safe_log_line(line, limit=NO_LIMIT) if self.whole else safe_log_line(line) for line in lines]
+            lines_shown = [safe_log_line(line, limit=NO_LIMIT) if self.whole else safe_log_line(line) for line in lines]
         else:
             # The end of an output is more useful than its beginning.
             begin = map(safe_log_line, lines[: max_lines // 3])
             end = map(safe_log_line, lines[max_lines // 3 - max_lines :])
-            shown = [*begin, safe_text(f"… {plural(left_out, 'more line')}: {self.more}"), *end]
-        for number, line in enumerate(shown):
+            lines_shown = [*begin, safe_text(f"… {plural(left_out, 'more line')}: {self.more}"), *end]
+        for number, line in enumerate(lines_shown):
             label = f"{'' if number else kind:<{LABEL}}"
             text: str = line
             if figures and not number:

@@ -210,10 +210,10 @@ class _RunList:
         }
         if not self.is_cached and (term := next((term for term, is_set in only_cached.items() if is_set), "")):
             raise failed("usage", f"{term} is only known to the cache: add --cached.")
-        known = KNOWN_STATUSES | set(await cache.known_statuses())
+        statuses = KNOWN_STATUSES | set(await cache.known_statuses())
         for status in condition.not_statuses:
-            if status not in known and closest(status, known):
-                raise _unknown(status, known)
+            if status not in statuses and closest(status, statuses):
+                raise _unknown(status, statuses)
         self.asked_at = self.engine.clock()
         # Read at the first row, because other processes continue to fill the cache.
         self.coverage = await self.engine.cache.coverage()
@@ -221,18 +221,18 @@ class _RunList:
         # On a terminal, the rows themselves show the progress.
         with closing(Bar(sys.stderr if rows.output.width is None and not self.is_cached else None)) as bar:
             async for runs in self._held() if self.is_cached else self._fetched():
-                shown = await run_documents(self.engine, runs, continued)
-                if times := [view.detail.last_seen_at for view in shown if view.detail]:
+                documents = await run_documents(self.engine, runs, continued)
+                if times := [view.detail.last_seen_at for view in documents if view.detail]:
                     confirmed_from = self.asked_at - self.engine.settings.history.confirmed_for
                     self.long_ago += sum(time < confirmed_from for time in times)
                     self.seen_at = min(*(self.seen_at or times), *times), max(*(self.seen_at or times), *times)
-                rows.add((view.document() for view in shown), shown)
+                rows.add((view.document() for view in documents), documents)
                 rows.output.flush()
                 bar.note(plural(rows.count, "run"))
         # The service may use statuses that were never seen here: a status is called unknown only if no run has it.
         for status in condition.statuses:
-            if not rows.count and status not in known:
-                raise _unknown(status, known)
+            if not rows.count and status not in statuses:
+                raise _unknown(status, statuses)
 
     async def _held(self) -> AsyncIterator[Sequence[Run]]:
         self.dropped = self.coverage.dropped

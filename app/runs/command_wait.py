@@ -160,7 +160,7 @@ async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: ti
         lookup = RunLookup(engine)
         ids = dict.fromkeys([(await lookup.current(text)).run_id for text in run_ids])
         results = await RunWaiter(engine, output.note, fail_fast=fail_fast).until_final(list(ids), patience)
-        shown = await run_documents(engine, [result.run for result in results.values() if result.run is not None])
+        documents = await run_documents(engine, [result.run for result in results.values() if result.run is not None])
         now = engine.clock()
     failure = wait_failure(results)
     bad = [
@@ -171,7 +171,7 @@ async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: ti
     more: dict[str, object] = {"failed": bad, "as_of": rfc3339(now), "source": "live"}
     if failure is not None and failure.exit is not Exit.FAILED:
         more["error"] = failure.as_json()
-    output.listing("runs", [view.document() for view in shown], COLUMNS, shown, more=more)
+    output.listing("runs", [view.document() for view in documents], COLUMNS, documents, more=more)
     if failure is None:
         return Exit.DONE
     if not output.format.is_json:

@@ -320,13 +320,13 @@ class _Parser:
         since = self.since
         until = self.until
         statuses = self.lists.get("statuses")
-        if (ended := self.states.get("ended")) is not None:
+        if (term := self.states.get("ended")) is not None:
             if "active" in self.states:
-                self.blame(ended.start, ended.end, "No run is both active and ended.", "Keep one of the two.")
+                self.blame(term.start, term.end, "No run is both active and ended.", "Keep one of the two.")
                 del self.states["ended"]
             elif statuses and set(statuses) <= set(ACTIVE_STATUSES):
                 fix = "Take this away, or the status."
-                self.blame(ended.start, ended.end, "None of these statuses is final.", fix)
+                self.blame(term.start, term.end, "None of these statuses is final.", fix)
                 del self.states["ended"]
         if since is not None and until is not None and since > until and self.bound is not None:
             self.blame(self.bound.start, self.bound.end, "This is before the earliest time asked for.", "Widen one.")

@@ -88,15 +88,15 @@ class RunsScreen(RunActions):
     def __init__(self, session: Session) -> None:
         super().__init__(session)
         self.preferences = PreferencesWriter(self)
-        known = self.preferences.now
-        query = first_query(session.settings, known)
+        preferences = self.preferences.now
+        query = first_query(session.settings, preferences)
         self.set_reactive(RunsScreen.table_query, query)
         self.bar = FilterBar(lambda line: parse(line, session.run_now()).spans)
         settings = session.settings
         now = session.run_now()
-        self.table = RunTable(now, known.columns, confirmed_for=settings.history.confirmed_for)
+        self.table = RunTable(now, preferences.columns, confirmed_for=settings.history.confirmed_for)
         self.pane, self.needs_you = RunPane(now), NeedsYou(session.clock())
-        self.split = SplitView(self.table, self.pane, has_pane=known.detail)
+        self.split = SplitView(self.table, self.pane, has_pane=preferences.detail)
         self.loader = RunsLoader(self, self.split, query)
         self.older_runs = OlderRuns(self, self.loader, self.table)
         self._undo: PreferenceChange | None = None

@@ -225,18 +225,18 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
     say = partial(session.notify, "Asking the service for the instructions; the form opens when it answers.")
     waiting = screen.set_timer(0.5, say)
     try:
-        known = await known_of(engine, [details[run.run_id] for run in runs])
+        facts = await known_of(engine, [details[run.run_id] for run in runs])
     finally:
         waiting.stop()
     if screen.app.screen is not screen:
         return ()
     if name == "retry":
-        task = retry_batch(runs, known)
+        task = retry_batch(runs, facts)
         platforms = {run.repository.platform for run in task.runs}
         if warning := warning_of(await engine.cache.health(), platforms, session.healthy_words):
             session.notify(safe_text(warning, limit=300), severity="warning", timeout=FIX_TOAST_S)
     else:
-        task = continue_batch(runs, known, await engine.cache.final_statuses())
+        task = continue_batch(runs, facts, await engine.cache.final_statuses())
     if not task.runs:
         session.notify(f"Nothing to {task.text.verb}: {task.left_out or 'no run is marked'}.", severity="warning")
         return ()

@@ -101,8 +101,8 @@ async def write(cache: "Cache", condition: RunFilter, sort: RunSort, marks: Sequ
                 times = rfc3339(run.created_at), rfc3339(run.updated_at)
                 row = run.run_id, run.status, run.repository.label, run.branch_name, *times, detail.presence, is_stuck
                 # An empty cell means unknown.
-                known = detail.summary.agent, None if (findings := detail.summary.findings) is None else str(findings)
-                file.add((*row, *known), run_document(run, detail, stuck=is_stuck))
+                extra = detail.summary.agent, None if (findings := detail.summary.findings) is None else str(findings)
+                file.add((*row, *extra), run_document(run, detail, stuck=is_stuck))
         return file.count
 
 

@@ -99,8 +99,8 @@ class ValuePicker(PickerScreen[Picked]):
         self.HINT = f"tab mark{'' if excluded is None else ', again exclude'} · enter apply · ctrl+x any"
         self._marks: dict[str, ChoiceMark] = dict.fromkeys(chosen, "only")
         self._marks |= dict.fromkeys(excluded or (), "not")
-        known = {item.value: item for item in items}
-        self._items = [known.get(value, PickItem(value)) for value in dict.fromkeys((*self._marks, *known))]
+        item_of = {item.value: item for item in items}
+        self._items = [item_of.get(value, PickItem(value)) for value in dict.fromkeys((*self._marks, *item_of))]
         self._can_exclude = excluded is not None
         self._takes_text = takes_text
 

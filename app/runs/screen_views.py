@@ -117,19 +117,19 @@ class PreferencesFile(Struct, frozen=True):
     def read(self) -> Preferences:
         """Read the preferences; the defaults if the file is missing, damaged, or written by a newer version."""
         try:
-            known = msgspec.json.decode(self.path.read_bytes(), type=Preferences)
+            preferences = msgspec.json.decode(self.path.read_bytes(), type=Preferences)
         except (OSError, ValueError):
             # Starting with defaults is better than not starting.
             return Preferences()
-        sorts = [query.sort for query in (known, *known.last.values())]
-        sorts += [view.sort for view in known.views if view.sort is not None]
-        if known.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
+        sorts = [query.sort for query in (preferences, *preferences.last.values())]
+        sorts += [view.sort for view in preferences.views if view.sort is not None]
+        if preferences.version != VERSION or any(sort.column not in FIELD_BY_NAME for sort in sorts):
             return Preferences()
-        columns = ColumnChoice(tuple(dict.fromkeys(key for key in known.columns.shown if key in COLUMN_KEYS)))
-        for key, width in known.columns.widths.items():
+        columns = ColumnChoice(tuple(dict.fromkeys(key for key in preferences.columns.shown if key in COLUMN_KEYS)))
+        for key, width in preferences.columns.widths.items():
             columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
         is_usual = columns.shown in {(), EARLIER_COLUMNS}
-        return replace(known, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
+        return replace(preferences, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
 
     def change(self, change: PreferenceChange) -> Preferences:
         """Apply a change to the file's current content, so that another console's changes are kept.

@@ -68,9 +68,9 @@ class RunSummaries:
             sent = await self.ledger.for_run(row.run_id) if row.run_id in ours and not row.summary.asked else ()
             asked = (_line(instructions_of(action)) for action in sent if action.state == "confirmed")
             words = next(filter(None, asked), row.summary.asked)
-            known = RunSummary(words, agent=agents.get(row.run_id, row.summary.agent))
-            if known != row.summary:
-                yield await self._store(known_rows, row, known)
+            summary = RunSummary(words, agent=agents.get(row.run_id, row.summary.agent))
+            if summary != row.summary:
+                yield await self._store(known_rows, row, summary)
         for row in [known_rows[run_id] for run_id in unknown]:
             answer = await self.extension.turns(row.run_id)
             if isinstance(answer, Unavailable):
@@ -78,7 +78,7 @@ class RunSummaries:
                 continue
             asked = (_line(turn.instructions or "") for turn in answer.turns)
             last = answer.turns[-1] if answer.turns else None
-            known = RunSummary(
+            summary = RunSummary(
                 next(filter(None, asked), row.summary.asked),
                 result_of(last) if row.is_final and last else "",
                 answer.agent or row.summary.agent,
@@ -87,7 +87,7 @@ class RunSummaries:
                 row.updated_at,
                 _count_findings(last) if last else None,
             )
-            yield await self._store(known_rows, row, known)
+            yield await self._store(known_rows, row, summary)
         for row in [row for row in known_rows.values() if self._is_step_due(row)]:
             self._stepped[row.run_id] = self.clock()
             chunk = await self.extension.log(row.run_id, row.summary.turns or 1, offset=-TAIL, before=0)

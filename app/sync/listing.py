@@ -51,8 +51,8 @@ class Listing(Struct, frozen=True):
                 await self.runs.learn_of_failures()
             details = await self.runs.cache.details([run.run_id for run in stored.page.runs if run.status == "failed"])
             cancelled = {run_id for run_id, detail in details.items() if detail.run.status == CANCELLED}
-            shown = [replace(run, status=CANCELLED) if run.run_id in cancelled else run for run in stored.page.runs]
-            once = {run.run_id: run for run in shown if run.run_id not in stored.page.repeated}
+            runs = [replace(run, status=CANCELLED) if run.run_id in cancelled else run for run in stored.page.runs]
+            once = {run.run_id: run for run in runs if run.run_id not in stored.page.repeated}
             passing = (run for run in once.values() if matches(run, condition, finals))
             chosen = tuple(islice(passing, None if limit is None else limit - count))
             count += len(chosen)

@@ -247,15 +247,15 @@ class Call:
         if self._has_ended:
             return
         self._known |= {key: value for key, value in update.items() if value is not None}
-        known = self._known
-        self._has_ended = known.get("status") in ("completed", "failed")
+        call = self._known
+        self._has_ended = call.get("status") in ("completed", "failed")
         # A pending call has only a part of its input. Gemini CLI describes an edit once it is done.
-        is_full = known.get("status", "pending") != "pending" and (known.get("rawInput") or known.get("kind") != "edit")
-        if not self._is_shown and (is_full or known.get("content") or self._has_ended):
+        is_full = call.get("status", "pending") != "pending" and (call.get("rawInput") or call.get("kind") != "edit")
+        if not self._is_shown and (is_full or call.get("content") or self._has_ended):
             self._is_shown = True
-            report("update", update={**known, "sessionUpdate": "tool_call"})
+            report("update", update={**call, "sessionUpdate": "tool_call"})
         if self._has_ended:
-            result = {key: known.get(key) for key in ("toolCallId", "status", "content", "rawOutput")}
+            result = {key: call.get(key) for key in ("toolCallId", "status", "content", "rawOutput")}
             seconds = round(time.monotonic() - self._begun, 3)
             report("update", update={**result, "sessionUpdate": "tool_call_update"}, seconds=seconds)
 

@@ -66,17 +66,17 @@ class AgentInput(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=Tr
 
 def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
     """Yield the fields of a prompt that a turn could not fill in, each with its fix."""
-    known = ", ".join(f"{{inputs.{name}}}" for name in dict.fromkeys((*declared, INSTRUCTIONS)))
+    names = ", ".join(f"{{inputs.{name}}}" for name in dict.fromkeys((*declared, INSTRUCTIONS)))
     for near in _ALMOST_PLACEHOLDER.findall(prompt):
         if not _FIELD.fullmatch(near):
-            yield f"prompt: {near} is not known: write one of {known}"
+            yield f"prompt: {near} is not known: write one of {names}"
     for match in _FIELD.finditer(prompt):
         scope, name = match.groups("")
         declaration = declared.get(name)
         if scope == "" and declaration is not None:
             yield f"prompt: write {{inputs.{name}}}, not {match[0]}"
         elif scope not in {"", "inputs"} or (scope and declaration is None and name != INSTRUCTIONS):
-            yield f"prompt: {match[0]} is not known: declare the input, or write one of {known}"
+            yield f"prompt: {match[0]} is not known: declare the input, or write one of {names}"
         elif scope and declaration is not None and not declaration.required and declaration.default is None:
             yield f"prompt: {match[0]} may be left out: give inputs.{name} a default, or required = true"
 

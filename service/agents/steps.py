@@ -52,9 +52,9 @@ class Step:
 
     def document(self) -> dict[str, object]:
         """Return the step as the API shows it, in valid UTF-8."""
-        shown = asdict(self) | {"text": self.text.encode("utf-8", "replace").decode()}
-        del shown["joins"], shown["line"]
-        return shown
+        document = asdict(self) | {"text": self.text.encode("utf-8", "replace").decode()}
+        del document["joins"], document["line"]
+        return document
 
 
 Event = dict[str, Any]

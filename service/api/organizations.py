@@ -158,10 +158,10 @@ def resend_invitation(invitation_id: str, context: RequestContext, caller: Creat
 
 def _invitation_body(context: Context, invitation: Invitation) -> dict[str, object]:
     at = {name: getattr(invitation, name) for name in ("sent_at", "expires_at", "accepted_at")}
-    shown = {name: getattr(invitation, name) for name in ("organization_id", "email", "failure")}
-    shown |= {name: rfc3339_or_none(moment) for name, moment in at.items()}
+    body = {name: getattr(invitation, name) for name in ("organization_id", "email", "failure")}
+    body |= {name: rfc3339_or_none(moment) for name, moment in at.items()}
     mail = "outbox" if context.settings.mail.smtp is None else "smtp"
-    return shown | {"invitation_id": invitation.id, "state": invitation.state(context.clock()), "mail": mail}
+    return body | {"invitation_id": invitation.id, "state": invitation.state(context.clock()), "mail": mail}
 
 
 @router.get("/external/installation/health", **described(200, HealthBody))

@@ -78,11 +78,11 @@ def list_agents(context: RequestContext, caller: RunReader) -> dict[str, object]
     """Return the agents by name, each with its description and inputs; an agent without inputs accepts any."""
     with context.database.read() as connection:
         available = agents.for_organization(connection, caller.organization.id)
-    shown = []
+    documents = []
     for agent in available:
         inputs = {name: declared.model_dump() for name, declared in agent.options.inputs.items()}
-        shown.append({"name": agent.name, "description": agent.options.description, "inputs": inputs})
-    return {"agents": shown}
+        documents.append({"name": agent.name, "description": agent.options.description, "inputs": inputs})
+    return {"agents": documents}
 
 
 class UsageBody(BaseModel):

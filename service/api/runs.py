@@ -166,11 +166,11 @@ def page_of(
         created_at, run_id = json.loads(position)
         after = int(created_at), str(run_id)
     one_more = runs.page(connection, filters, after, size + 1)
-    shown, following = one_more[:size], None
+    page, following = one_more[:size], None
     if len(one_more) > size:
-        last = json.dumps([shown[-1].created_at, shown[-1].id], separators=(",", ":")).encode()
+        last = json.dumps([page[-1].created_at, page[-1].id], separators=(",", ":")).encode()
         following = page_token(context.page_key, filters, last)
-    return shown, following, context.counts.count(connection, filters)
+    return page, following, context.counts.count(connection, filters)
 
 
 def _instant(query: dict[str, str], name: str, *, round_up: bool) -> int | None:
@@ -348,8 +348,8 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
         with context.database.read() as connection:
             agent = agents.by_name(connection, caller.organization.id, name)
             if agent is None:
-                known = [agent.name for agent in agents.for_organization(connection, caller.organization.id)]
-                near = get_close_matches(name, known, 1)
+                names = [agent.name for agent in agents.for_organization(connection, caller.organization.id)]
+                near = get_close_matches(name, names, 1)
                 advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
                 raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
             # The repository by its configured name, full URL, `owner/repo` or `group/project`.
@@ -368,8 +368,8 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
             values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
         except InputError as error:
             raise bad_request("invalid_input", str(error)) from error
-        listed = not invocation.reads_document(agent)
-        instructions = inputs.instructions(agent.name, agent.options.prompt, values, listed=listed)
+        needs_list = not invocation.reads_document(agent)
+        instructions = inputs.instructions(agent.name, agent.options.prompt, values, listed=needs_list)
         place = (target.platform, target.path, target.url)
         plain = TurnRequest(owner, agent.name, *place, branch or None, instructions, inputs={**values})
         return target, replace(plain, trace_parent=context.tracer.parent(), caller=caller.token.alias)
@@ -377,8 +377,8 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
     target, request = await run_in_threadpool(read)
     await _refuse_protected(context, target, request)
     run = await run_in_threadpool(accept, context, request)
-    shown = {"agent_name": run.agent, "execution_id": run.id, "repository": run.path, "status": run.status}
-    return {**shown, "created_at": rfc3339(run.created_at)}
+    body = {"agent_name": run.agent, "execution_id": run.id, "repository": run.path, "status": run.status}
+    return {**body, "created_at": rfc3339(run.created_at)}
 
 
 def _first_target(

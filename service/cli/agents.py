@@ -26,7 +26,7 @@ _SHOWN_CHARACTERS: Final = 3000
 
 
 def _agent(row: Agent, owner: str | None) -> Row:
-    shown: dict[str, object] = {
+    document: dict[str, object] = {
         "name": row.name,
         "argv": row.argv,
         "timeout_s": row.timeout_s,
@@ -34,9 +34,9 @@ def _agent(row: Agent, owner: str | None) -> Row:
         "environment": row.environment,
         "organization_id": owner,
     }
-    shown |= row.options.model_dump(mode="json", exclude_defaults=True)
+    document |= row.options.model_dump(mode="json", exclude_defaults=True)
     command = " ".join(filter(None, (row.options.preset, shlex.join(row.argv))))
-    return shown, f"{row.name}  {owner or 'everyone'}  {row.timeout_s:g} s  {command}"
+    return document, f"{row.name}  {owner or 'everyone'}  {row.timeout_s:g} s  {command}"
 
 
 @agent.command("add")
@@ -109,13 +109,13 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
         limits = settings.agent.model_copy(update={"model_patience_s": patience_s})
         settings = settings.model_copy(update={"agent": limits})
         tried = replace(configured, timeout_s=min(timeout_s, configured.timeout_s))
-        started = shown = time.monotonic()
+        started = reported_at = time.monotonic()
 
         def report() -> None:
-            nonlocal shown
+            nonlocal reported_at
             now = time.monotonic()
-            if now >= shown + _PROGRESS_EVERY_S:
-                shown = now
+            if now >= reported_at + _PROGRESS_EVERY_S:
+                reported_at = now
                 click.echo(f"{tried.name} has been at work for {now - started:.0f} s", err=True)
 
         click.echo(f"asking {tried.name} one question; this takes at most {tried.timeout_s:g} s", err=True)

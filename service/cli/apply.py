@@ -54,7 +54,7 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
         data = None if elsewhere else admin.folder.root
         result, lines = apply_setup(change.connection, document, base, now_micros(), data)
         change.record("apply")
-        shown = change.connection.engine.url.render_as_string(hide_password=True)
+        url = change.connection.engine.url.render_as_string(hide_password=True)
         acts = [("organization.create", org["id"], org["id"]) for org in result["organizations"] if org["created"]]
         for org in result["organizations"]:
             acts += [("token.create", token["id"], org["id"]) for token in org["tokens"] if token["value"] is not None]
@@ -68,7 +68,7 @@ def apply(admin: AdminContext, file: Path, *, elsewhere: bool) -> None:
     secrets |= {repo.webhook_secret_env for org in document.organizations for repo in org.repositories}
     unset = [] if elsewhere else sorted(name for name in secrets if name and not os.environ.get(name))
     result |= {"unset_variables": unset, "data_dir": str(admin.folder.root), "outbox": str(admin.folder.outbox)}
-    result["database"] = shown
+    result["database"] = url
     lines += [f"the variable {name} is not set here; the service needs it" for name in result["unset_variables"]]
     admin.show(result, *lines, f"applied to the service in {result['data_dir']}, database {result['database']}")
 
@@ -113,7 +113,7 @@ def apply_setup(
     for owner_id in by_owner(connection, organizations.Trial, tables.trials, connected):
         organizations.start_trial(connection, owner_id, now)
     owners = organizations.named(connection, [entry.organization for entry in document.agents if entry.organization])
-    known = {agent.key: agent for agent in agents.all_of(connection)}
+    agent_of = {agent.key: agent for agent in agents.all_of(connection)}
     wished, identities = [], []
     for agent_entry in document.agents:
         slug = agent_entry.organization
@@ -122,9 +122,9 @@ def apply_setup(
         wished.append(setup.agent_of(agent_entry, owner, data))
         identities.append((agent_entry.name, f"the name {agent_entry.name} {scope}"))
     _distinct("agents", identities)
-    changed = {agent.key: agent for agent in wished if agent != known.get(agent.key)}
+    changed = {agent.key: agent for agent in wished if agent != agent_of.get(agent.key)}
     agents.put_all(connection, [*changed.values()], now)
-    applied = [_outcome("agent", agent.name, agent.organization_id, known.get(agent.key), agent) for agent in wished]
+    applied = [_outcome("agent", agent.name, agent.organization_id, agent_of.get(agent.key), agent) for agent in wished]
     setup.check_fallbacks(connection)
     for offer in document.offers:
         old = organizations.offer_by_code(connection, offer.code)
@@ -175,12 +175,12 @@ class _Organizations:
         self._folder = folder
         self._now = now
         self.known = organizations.named(connection, [entry.wanted_slug for entry in entries])
-        known = [*{org.id for org in self.known.values()}]
-        self._tokens = by_owner(connection, tokens.TokenRecord, tables.tokens, known)
-        self._hosts = by_owner(connection, hosts.Host, tables.hosts, known)
+        ids = [*{org.id for org in self.known.values()}]
+        self._tokens = by_owner(connection, tokens.TokenRecord, tables.tokens, ids)
+        self._hosts = by_owner(connection, hosts.Host, tables.hosts, ids)
         self.repositories = defaultdict[str, dict[tuple[str, str], repositories.Repository]](dict)
         """Keyed by organization, then by platform and path."""
-        for owner, rows in by_owner(connection, repositories.Repository, tables.repositories, known).items():
+        for owner, rows in by_owner(connection, repositories.Repository, tables.repositories, ids).items():
             self.repositories[owner] = {setup.repository_key(repo): repo for repo in rows}
         self.created: list[Organization] = []
         self.connected: list[tuple[str, hosts.Host]] = []
@@ -216,17 +216,17 @@ class _Organizations:
             if before != host:
                 connected[host.platform] = host
                 self.connected.append((organization.id, host))
-        documents, known = [], self.repositories[organization.id]
+        documents, present = [], self.repositories[organization.id]
         places = {(host.platform, host.host) for host in connected.values()}
         for repository_entry in entry.repositories:
             try:
-                repository = setup.repository_of(repository_entry, known, connected.values(), self._folder)
+                repository = setup.repository_of(repository_entry, present, connected.values(), self._folder)
             except ValueError as error:
                 raise SetupError(f"repository {repository_entry.name}: {error}") from error
             key, name = setup.repository_key(repository), f"{repository.platform}:{repository.path}"
-            self.applied.append(_outcome("repository", name, organization.id, known.get(key), repository))
-            if known.get(key) != repository:
-                known[key] = repository
+            self.applied.append(_outcome("repository", name, organization.id, present.get(key), repository))
+            if present.get(key) != repository:
+                present[key] = repository
                 self.configured.append((organization.id, repository))
             place = location(repository.url)
             # None: its address names no host.

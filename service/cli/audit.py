@@ -35,15 +35,15 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
         is_id = slug is not None and slug.startswith("org_")
         owner_id = slug if is_id else owner_of(connection, slug)
         rows = trail.latest(connection, limit, organization_id=owner_id, since=begin, action=action)
-    shown = list[Row]()
+    documents = list[Row]()
     for row in rows:
         at, owned = rfc3339(row.at), {"target": row.target, "organization_id": row.organization_id}
         document = {"at": at, "id": row.id, "actor": row.actor, "action": row.action, "outcome": row.outcome}
         outcome = "" if row.outcome == trail.DONE else row.outcome
         owner = "" if row.organization_id == row.target else row.organization_id
         text = line(at, row.actor, row.action, outcome, row.target or "-", owner, row.detail)
-        shown.append((document | owned | {"detail": row.detail}, text))
-    admin.show_rows("entries", shown)
+        documents.append((document | owned | {"detail": row.detail}, text))
+    admin.show_rows("entries", documents)
 
 
 @click.command("usage", cls=AdminCommand)

@@ -35,14 +35,14 @@ _PLATFORM: Final = click.option(
 
 def _shown(row: Host | Repository) -> Row:
     # Only git may see the login in an address.
-    shown = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(row).items()}
+    document = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(row).items()}
     if isinstance(row, Host):
         # What it answered last is in the health document.
-        del shown["status"], shown["token_told"]
-        return shown, f"{row.platform}  {row.host}  probe {row.probe}  {row.api_url or row.clone_url}"
-    shown["triggers"] = [rule.model_dump(mode="json") for rule in row.triggers]
-    shown["setup"] = None if row.setup is None else row.setup.model_dump(mode="json")
-    return shown, f"{row.name}  {row.platform}:{row.path}  {without_login(row.url)}"
+        del document["status"], document["token_told"]
+        return document, f"{row.platform}  {row.host}  probe {row.probe}  {row.api_url or row.clone_url}"
+    document["triggers"] = [rule.model_dump(mode="json") for rule in row.triggers]
+    document["setup"] = None if row.setup is None else row.setup.model_dump(mode="json")
+    return document, f"{row.name}  {row.platform}:{row.path}  {without_login(row.url)}"
 
 
 @host.command("connect")
@@ -85,12 +85,12 @@ def check(admin: AdminContext, slug: str) -> None:
         logging.getLogger("service").addHandler(logging.NullHandler())
         with closing(HealthProbes(HostTokens(database), admin.folder.settings().probing)) as probes:
             verdicts = probes.ask(connected, known)
-    shown = list[Row]()
+    rows = list[Row]()
     for row in connected:
         status, reason = verdicts[row.platform].status, verdicts[row.platform].reason
         document = {"platform": row.platform, "host": row.host, "status": status, "reason": reason}
-        shown.append((document, f"{row.platform}  {row.host}  {status}  {reason or ''}".rstrip()))
-    admin.show_rows("hosts", shown)
+        rows.append((document, f"{row.platform}  {row.host}  {status}  {reason or ''}".rstrip()))
+    admin.show_rows("hosts", rows)
     if any(verdict.status != "ok" for verdict in verdicts.values()):
         raise SystemExit(1)
 
@@ -173,11 +173,11 @@ def list_rules(admin: AdminContext, slug: str) -> None:
     """List the rules of an organization's repositories."""
     with admin.read() as connection:
         owner = find_organization(connection, slug).id
-        known = repositories.of(connection, owner)
+        connected = repositories.of(connection, owner)
         schedules = repositories.scheduled(connection, owner)
     due = {(row.repository.name, row.index): row.next_times for row in schedules}
-    shown = list[Row]()
-    for row in known:
+    rows = list[Row]()
+    for row in connected:
         for index, rule in enumerate(row.triggers):
             place, times = f"{row.platform}:{row.path}", due.get((row.name, index), [])
             document = {"repository": place, "next_times": [*map(rfc3339, times)]} | rule.model_dump(mode="json")
@@ -185,8 +185,8 @@ def list_rules(admin: AdminContext, slug: str) -> None:
             detail = f"forks: {rule.forks}"
             if rule.schedule:
                 when, detail = f"{rule.schedule} ({rule.timezone})", f"next: {', '.join(map(clock_time, times))}"
-            shown.append((document, f"{place}  {when}  {rule.agent}  {detail}"))
-    admin.show_rows("triggers", shown)
+            rows.append((document, f"{place}  {when}  {rule.agent}  {detail}"))
+    admin.show_rows("triggers", rows)
 
 
 @trigger.command("log")

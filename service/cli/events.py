@@ -38,8 +38,10 @@ def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
 
 def _shown(row: Event) -> Row:
     names = "id", "endpoint_id", "type", "state", "attempts", "occurred_at", "delivered_at", "failure"
-    shown = fields_of(row, *names) | {"next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None}
-    return shown, line(shown["occurred_at"], row.id, row.type, row.state, plural(row.attempts, "attempt"), row.failure)
+    document = fields_of(row, *names) | {"next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None}
+    return document, line(
+        document["occurred_at"], row.id, row.type, row.state, plural(row.attempts, "attempt"), row.failure
+    )
 
 
 @events.command("list")
@@ -81,8 +83,8 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
 
 def _shown_endpoint(row: Endpoint) -> Row:
     names = "id", "organization_id", "url", "types", "state", "created_at", "rotated_at", "disabled_at"
-    shown = fields_of(row, *names) | {"allow_private": [str(network) for network in row.allowed]}
-    return shown, line(row.id, row.state, row.url, " ".join(row.types), row.organization_id)
+    document = fields_of(row, *names) | {"allow_private": [str(network) for network in row.allowed]}
+    return document, line(row.id, row.state, row.url, " ".join(row.types), row.organization_id)
 
 
 @endpoints.command("list")

@@ -34,9 +34,9 @@ _ROLES: Final = click.Choice(get_args(Role))
 
 def _invitation(row: Invitation) -> Row:
     names = "id", "organization_id", "email", "role", "sent_at", "expires_at", "attempts", "failure"
-    shown, state = fields_of(row, *names), row.state(now_micros())
-    shown |= {"state": state, "next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None}
-    return shown, line(row.id, state, f"until {shown['expires_at']}", row.email, row.organization_id, row.failure)
+    document, state = fields_of(row, *names), row.state(now_micros())
+    document |= {"state": state, "next_attempt_at": rfc3339(row.due_at) if state == "waiting" else None}
+    return document, line(row.id, state, f"until {document['expires_at']}", row.email, row.organization_id, row.failure)
 
 
 @invitation.command("list")
@@ -89,8 +89,8 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
 
 
 def _member(row: Member) -> Row:
-    shown = fields_of(row, "id", "email", "role", "added_at")
-    return shown, line(row.email, row.role, f"since {shown['added_at']}")
+    document = fields_of(row, "id", "email", "role", "added_at")
+    return document, line(row.email, row.role, f"since {document['added_at']}")
 
 
 @member.command("list")

@@ -52,7 +52,7 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
             workers.drain(change.connection, machine, living)
             change.target = machine
         Doorbell(database).ring()
-        shown = None
+        last_count = None
         while True:
             with database.read() as connection:
                 living = workers.heard_within(connection, ttl_s, now_micros)
@@ -61,9 +61,9 @@ def drain(admin: AdminContext, ttl_s: float) -> None:
                 break
             count = sum(worker.at_work for worker in left)
             # A worker that still offers slots has not counted its turns since the drain.
-            if count != shown and not any(worker.concurrency for worker in left):
+            if count != last_count and not any(worker.concurrency for worker in left):
                 click.echo(f"{machine}: {plural(count, 'turn')} still at work", err=True)
-                shown = count
+                last_count = count
             time.sleep(1.0)
     admin.show({"host": machine, "drained": len(mine)}, f"{machine}: nothing is at work; its workers can be stopped")
 
@@ -143,10 +143,10 @@ def restore(admin: AdminContext, file: Path, *, force: bool) -> None:
     _check_database(admin)
     counts = backups.restore(file.absolute(), admin.folder, operator(), force=force)
     document = {"data_dir": str(admin.folder.root)} | counts | {"made_at": rfc3339(counts["made_at"])}
-    known = f"{plural(counts['organizations'], 'organization')}, {plural(counts['runs'], 'run')}"
+    counted = f"{plural(counts['organizations'], 'organization')}, {plural(counts['runs'], 'run')}"
     lines = [
         f"restored as of {document['made_at']}",
-        f"  {known}, logs and diffs: {counts['files']}",
+        f"  {counted}, logs and diffs: {counts['files']}",
         f"  executed again: {plural(counts['queued_again'], 'turn')} that had not ended",
         "  tokens revoked, organizations deactivated and runs deleted since are back: do it again where it matters",
     ]

@@ -24,9 +24,9 @@ org.add_command(delete_organization)
 
 def _organization(row: Organization) -> Row:
     names = "id", "name", "slug", "parent_id", "active", "entitlements", "offer_code", "created_at"
-    shown = fields_of(row, *names) | {"budget": fields_of(row, "day_usd", "day_tokens")}
+    document = fields_of(row, *names) | {"budget": fields_of(row, "day_usd", "day_tokens")}
     state = "active" if row.active else "inactive"
-    return shown, f"{row.slug}  {row.id}  {state}  {','.join(row.entitlements)}  {row.name}"
+    return document, f"{row.slug}  {row.id}  {state}  {','.join(row.entitlements)}  {row.name}"
 
 
 @org.command("create")
@@ -51,13 +51,15 @@ def list_organizations(admin: AdminContext) -> None:
     """List organizations."""
     with admin.read() as connection:
         rows = organizations.all_of(connection)
-        known = by_owner(connection, organizations.Trial, trials, [row.id for row in rows])
+        trial_of = by_owner(connection, organizations.Trial, trials, [row.id for row in rows])
     started = {
         owner: fields_of(trial, "state", "signup_code", "granted_code", "started_at")
-        for owner, (trial,) in known.items()
+        for owner, (trial,) in trial_of.items()
     }
-    shown = ((row.id, *_organization(row)) for row in rows)
-    admin.show_rows("organizations", (({**document, "trial": started.get(key)}, text) for key, document, text in shown))
+    documents = ((row.id, *_organization(row)) for row in rows)
+    admin.show_rows(
+        "organizations", (({**document, "trial": started.get(key)}, text) for key, document, text in documents)
+    )
 
 
 @org.command("deactivate")
@@ -213,8 +215,8 @@ def create_token(admin: AdminContext, slug: str, scopes: tuple[str, ...], alias:
         change.detail = " ".join(scopes)
         token, value = make_token(change.connection, change.of(slug), entry, now_micros())
         change.target = token.id
-    shown = fields_of(token, "id", "alias", "scopes", "expires_at")
-    admin.show(shown | {"token": value, "value": value}, value)
+    document = fields_of(token, "id", "alias", "scopes", "expires_at")
+    admin.show(document | {"token": value, "value": value}, value)
 
 
 @token.command("list")
@@ -223,14 +225,14 @@ def list_tokens(admin: AdminContext, slug: str) -> None:
     """List an organization's tokens, without their values."""
     with admin.read() as connection:
         rows = tokens.of(connection, find_organization(connection, slug).id)
-    now, shown = now_micros(), list[Row]()
+    now, documents = now_micros(), list[Row]()
     for row in rows:
         reason = "revoked" if row.revoked_at else "expired"
         state = "valid" if row.is_valid(now) else reason
         document = fields_of(row, "id", "alias", "scopes", "created_at", "expires_at") | {"state": state}
         text = line(row.id, state, f"until {document['expires_at']}", ",".join(row.scopes), row.alias)
-        shown.append((document, text))
-    admin.show_rows("tokens", shown)
+        documents.append((document, text))
+    admin.show_rows("tokens", documents)
 
 
 @token.command("revoke")

@@ -122,8 +122,8 @@ class AdminContext:
             yield connection
 
     def show_rows(self, name: str, rows: Iterable[Row]) -> None:
-        shown = [*rows]
-        self.show({name: [document for document, _ in shown]}, *(text for _, text in shown))
+        rows_shown = [*rows]
+        self.show({name: [document for document, _ in rows_shown]}, *(text for _, text in rows_shown))
 
     def show(self, document: Mapping[str, object], *lines: str) -> None:
         """Print the document in the chosen format; a table prints `lines` instead.

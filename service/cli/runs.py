@@ -84,8 +84,8 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
         cancelled: list[str] = []
         for start in range(0, len(chosen), _AT_ONCE):
             with admin.change("run.cancel") as change:
-                shown = [(row.id, row.turn) for row in chosen[start : start + _AT_ONCE]]
-                cancelled += turns.cancel_each(change.connection, shown, status, operator(), now_micros)
+                run_turns = [(row.id, row.turn) for row in chosen[start : start + _AT_ONCE]]
+                cancelled += turns.cancel_each(change.connection, run_turns, status, operator(), now_micros)
                 change.is_recorded = True
         admin.show({"cancelled": cancelled}, f"{plural(len(cancelled), 'run')} cancelled")
         return
@@ -94,8 +94,8 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
         change.target, change.organization_id = run_id, run.organization_id
         if not turns.cancel(change.connection, run_id, "cancelled by the operator", now_micros()):
             raise SetupError(f"the run {run_id} has ended already: it is {run.status}")
-        ended = _required_run(change.connection, run_id)
-    admin.show({"run_id": run_id, "status": ended.status}, f"{run_id}  {ended.status}: cancelled")
+        run_now = _required_run(change.connection, run_id)
+    admin.show({"run_id": run_id, "status": run_now.status}, f"{run_id}  {run_now.status}: cancelled")
 
 
 def _required_run(connection: Connection, run_id: str) -> Run:
@@ -195,10 +195,10 @@ def delete_organization(admin: AdminContext, slug: str, *, force: bool, yes: boo
         if active and not force:
             raise SetupError(f"{organization.slug} has {plural(active, 'active run')}: wait, or cancel with --force")
         left = deletions.branches_of(change.connection, organization.id)
-        known = repositories.of(change.connection, organization.id)
+        connected = repositories.of(change.connection, organization.id)
         deletions.begin_organization(change.connection, organization.id, now_micros())
         turns.cancel_all(change.connection, organization.id, "cancelled: the organization was deleted", now_micros())
-    webhooks = [{"platform": row.platform, "path": row.path} for row in known if row.webhook_configured]
+    webhooks = [{"platform": row.platform, "path": row.path} for row in connected if row.webhook_configured]
     _conclude(admin, {"id": organization.id, "slug": organization.slug}, f"{organization.slug} deleted", left, webhooks)
 
 

@@ -53,8 +53,8 @@ def _run_process(folder: DataFolder, workers: int | None, run: Callable[[Setting
                 raise SettingsError("the database gives no answer, which knows what hosts need") from error
             masks.add(used)
             if gone := sorted(name for name in used if name and os.environ.get(name) and name not in environment):
-                shown = ", ".join(gone)
-                raise SettingsError(f"still in use: {shown}; put it back, or write NAME= without a value to remove it")
+                names = ", ".join(gone)
+                raise SettingsError(f"still in use: {names}; put it back, or write NAME= without a value to remove it")
 
         def read_again() -> None:
             while signals.get():

@@ -399,7 +399,7 @@ def _folded(name: str) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return the first names, printable and cut, and how many more there are."""
-    shown = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MAX_NAMED]]
+    safe = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MAX_NAMED]]
     # Files in too deep folders look alike.
-    cut = dict.fromkeys(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in shown)
+    cut = dict.fromkeys(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in safe)
     return ", ".join(cut) + (f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else "")

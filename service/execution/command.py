@@ -170,8 +170,8 @@ class AgentCommand:
                 # For a program that does not remember earlier turns.
                 lines = ["Earlier turns of this task; what those that completed changed is in the checkout:", ""]
                 for past in conversation:
-                    ended = past.get("question") or past["summary"] or "no summary"
-                    lines.append(f"- {past['instructions']}\n  ({past['status']}: {ended})")
+                    ending = past.get("question") or past["summary"] or "no summary"
+                    lines.append(f"- {past['instructions']}\n  ({past['status']}: {ending})")
                 text = "\n".join([*lines, "", "Now:", "", text])
             text = f"{_HOW_TO_ASK}\n\n{text}"
         self.workspace.instructions_file.write_bytes(f"{text}\n".encode("utf-8", "replace"))

@@ -170,8 +170,8 @@ def own_commit(git: GitRunner, head: str | None, trailer: str) -> tuple[str, str
 def commit_of(git: GitRunner, sha: str, trailer: str) -> TurnCommit:
     """Read a turn's commit; those before it that have its trailer belong to it."""
     form = f"--format=%H %T %P%x09%(trailers:key={TRAILER},valueonly,separator=%x2C)"
-    listed = git("log", "--first-parent", f"--max-count={_MAX_COMMITS}", form, sha, "--")
-    entries = [line.partition("\t") for line in listed.splitlines()]
+    output = git("log", "--first-parent", f"--max-count={_MAX_COMMITS}", form, sha, "--")
+    entries = [line.partition("\t") for line in output.splitlines()]
     own_commits = [entry.split() for entry, _, marks in entries if trailer in marks.split(",")]
     tree, base = own_commits[0][1], next(iter(own_commits[-1][2:3]), None)
     merged: list[str] = []
@@ -220,10 +220,10 @@ def history_of(
     Return the agent's own commits, each followed by its parents, oldest first, or none if they do not build on `base`;
     and the commits of the repository, whose `branches` are known, that it merged into the base, or moved to.
     """
-    known = {base, *branches}
+    commits_known = {base, *branches}
     order = ("--topo-order", "--reverse", "--parents", f"--max-count={_MAX_COMMITS}")
-    listed = git("rev-list", *order, head, *(f"^{commit}" for commit in known))
-    commits = [tuple(line.split()) for line in listed.splitlines()]
+    output = git("rev-list", *order, head, *(f"^{commit}" for commit in commits_known))
+    commits = [tuple(line.split()) for line in output.splitlines()]
     reached = ({head} | {parent for commit in commits for parent in commit[1:]}) - {commit[0] for commit in commits}
     apart = git("merge-base", "--independent", base, *sorted(reached)).split()
     return commits if base in reached else [], tuple(commit for commit in apart if commit != base)

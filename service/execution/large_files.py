@@ -32,8 +32,8 @@ FILTER: Final = (
 def tracked(git: GitRunner, tree: str, names: Sequence[str] | None = None) -> list[str]:
     """Return the files of a tree that its attributes give to Git LFS, of those named; the git-dir gets its index."""
     git("read-tree", tree)
-    listed = git("ls-files", "-z") if names is None else "".join(f"{name}\0" for name in names)
-    attributes = git.feed(listed, "check-attr", "--cached", "-z", "--stdin", "filter").split("\0")
+    names_text = git("ls-files", "-z") if names is None else "".join(f"{name}\0" for name in names)
+    attributes = git.feed(names_text, "check-attr", "--cached", "-z", "--stdin", "filter").split("\0")
     return [name for name, value in zip(attributes[::3], attributes[2::3], strict=False) if value == "lfs"]
 
 

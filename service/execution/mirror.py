@@ -66,8 +66,8 @@ class RepositoryMirror:
         self._source: tuple[tuple[str, ...], str] = ((), git.url)
         if part is not None:
             # Only the commands that fetch know of the host: no other may fetch contents one by one.
-            known = {"url": git.url, "promisor": "true", "partialclonefilter": "blob:none"}
-            self._source = tuple(word for k, v in known.items() for word in ("-c", f"remote.origin.{k}={v}")), "origin"
+            config = {"url": git.url, "promisor": "true", "partialclonefilter": "blob:none"}
+            self._source = tuple(word for k, v in config.items() for word in ("-c", f"remote.origin.{k}={v}")), "origin"
 
     def fetch(self, branch: str, run: Run | None = None) -> RepositorySnapshot:
         """Update only one branch and the default branch: a repository may have thousands.
@@ -175,13 +175,13 @@ class RepositoryMirror:
         parts = branch.split("/")
         above = {f"refs/heads/{'/'.join(parts[:count])}" for count in range(1, len(parts))}
         patterns = ("HEAD", wanted, f"refs/heads/{branch}/*", *above)
-        listed = self.git("ls-remote", "--symref", "--", self.git.url, *patterns)
+        output = self.git("ls-remote", "--symref", "--", self.git.url, *patterns)
         # A pattern also matches longer names that end with it.
-        lines = (line.partition("\t") for line in listed.splitlines() if not line.startswith("ref: "))
+        lines = (line.partition("\t") for line in output.splitlines() if not line.startswith("ref: "))
         commit_of = {name: sha for sha, _, name in lines}
         others = sorted(name for name in commit_of if name in above or name.startswith(f"refs/heads/{branch}/"))
         beside = others[0].removeprefix("refs/heads/") if others and wanted not in commit_of else None
-        default = default_of(listed) if "HEAD" in commit_of else None
+        default = default_of(output) if "HEAD" in commit_of else None
         sources = {branch: wanted} if wanted in commit_of else {}
         refs = dict.fromkeys(sources, _BRANCH)
         if default is not None:

@@ -175,8 +175,8 @@ class UsageWatch:
         hidden = frozenset(filter(hides_files, tree))
         # Two walks have to agree, as a process may hide its files for a moment while it starts.
         stays_hidden, self._hidden = hidden & self._hidden, hidden
-        ended = time.monotonic()
-        self._walk_due = ended + max(_WALK_PAUSE_S, _WALK_SHARE * (ended - now))
+        ended_at = time.monotonic()
+        self._walk_due = ended_at + max(_WALK_PAUSE_S, _WALK_SHARE * (ended_at - now))
         if stays_hidden and self.sandboxed:
             return "disk: a process hides the files that it holds open (workspace_bytes)"
         if taken.size > limits.workspace_bytes:

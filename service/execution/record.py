@@ -125,10 +125,10 @@ class TurnRecorder:
         if not at_work:
             return
         with self.database.read() as connection:
-            ended = turns.ended_among(connection, [turn.key for turn in at_work])
+            ended_keys = turns.ended_among(connection, [turn.key for turn in at_work])
             waiting = messages.of_runs(connection, [turn.key[0] for turn in at_work], "waiting")
         for turn in at_work:
-            if turn.key in ended:
+            if turn.key in ended_keys:
                 turn.stopped.set()
             turn.waiting = [message for message in waiting if (message.run_id, message.number) == turn.key]
             self.note_heard(turn)

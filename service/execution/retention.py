@@ -89,8 +89,8 @@ def clear_folder(database: Database, data: DataFolder) -> int:
             # The lock file stays, empty and named by a hash: another process may wait for it.
             with git_dir.with_suffix(".lock").open("a") as lock, database.read() as connection:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                known = {ids.address_key(url) for url in deletions.addresses(connection)}
-                if git_dir.name.partition(".")[0] not in known:
+                keys = {ids.address_key(url) for url in deletions.addresses(connection)}
+                if git_dir.name.partition(".")[0] not in keys:
                     _remove(git_dir)
         for owner in owners:
             for mail in data.outbox.glob(f"{owner}.*"):
@@ -238,8 +238,8 @@ class Retention:
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
             login = partial(self._tokens.at, host)
             git = GitRunner(Path(home), self._git_timeout_s, url=first.url, token_of=login)
-            listed = git("ls-remote", "--", first.url, f"refs/heads/{MADE_BRANCHES}*")
-            branches = {line.partition("\trefs/heads/")[2] for line in listed.splitlines()}
+            output = git("ls-remote", "--", first.url, f"refs/heads/{MADE_BRANCHES}*")
+            branches = {line.partition("\trefs/heads/")[2] for line in output.splitlines()}
             mirror = RepositoryMirror(self._folder.mirrors, git, part)
             for run in (run for run in group if run.branch in branches):
                 snapshot = mirror.fetch(run.branch)

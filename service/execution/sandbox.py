@@ -227,8 +227,8 @@ def _installing(package: str) -> str:
     except OSError:
         about = {}
     kinds = [about.get("ID", ""), *about.get("ID_LIKE", "").split()]
-    known = [_INSTALLERS[kind] for kind in kinds if kind in _INSTALLERS]
-    return f'run "{known[0]} {package}"' if known else f"install the package {package}"
+    commands = [_INSTALLERS[kind] for kind in kinds if kind in _INSTALLERS]
+    return f'run "{commands[0]} {package}"' if commands else f"install the package {package}"
 
 
 def _fix(fault: str, kernel: Path) -> str:
@@ -284,10 +284,10 @@ def _system_mounts(resolver: Path | None) -> list[str]:
 def _read_only(paths: Iterable[Path]) -> list[str]:
     """Return the mounts that show paths unchanged; a path inside another one needs no further mount."""
     mounts: list[str] = []
-    shown = tuple(f"{folder}/" for folder in _SYSTEM)
+    folders = tuple(f"{folder}/" for folder in _SYSTEM)
     for path in map(str, sorted(set(paths))):
         # A mount point could not be made inside a read-only mount.
-        if not f"{path}/".startswith(shown):
+        if not f"{path}/".startswith(folders):
             mounts += ["--ro-bind-try", path, path]
-            shown = (*shown, f"{path}/")
+            folders = (*folders, f"{path}/")
     return mounts

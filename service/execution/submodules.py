@@ -44,16 +44,16 @@ class Submodules:
         """
         arguments = (f"--blob={commit}:.gitmodules", "--get-regexp", r"^submodule\..*\.(path|url)$")
         try:
-            listed = parent.git("config", "-z", *arguments)
+            output = parent.git("config", "-z", *arguments)
         except GitCommandError:
-            listed = ""
-        values = dict(entry.split("\n", 1) for entry in listed.split("\0") if "\n" in entry)
+            output = ""
+        values = dict(entry.split("\n", 1) for entry in output.split("\0") if "\n" in entry)
         paths = {name.removesuffix(".path"): path for name, path in values.items() if name.endswith(".path")}
         addresses = {path: values[f"{name}.url"] for name, path in paths.items() if f"{name}.url" in values}
         for path, sha in links(parent.git, commit):
-            shown = f"{prefix}{path}"
+            full_path = f"{prefix}{path}"
             if len(self.filled) == _MAX_SUBMODULES:
-                self.note(f"the submodule {shown} is not fetched: a checkout has at most {_MAX_SUBMODULES}")
+                self.note(f"the submodule {full_path} is not fetched: a checkout has at most {_MAX_SUBMODULES}")
                 return
             try:
                 address = self._address(parent.git.url, addresses.get(path))
@@ -69,13 +69,13 @@ class Submodules:
             except GitCommandError as error:
                 if error.is_passing:
                     raise
-                self.note(f"the submodule {shown} is not fetched: {error}")
+                self.note(f"the submodule {full_path} is not fetched: {error}")
                 continue
-            self.filled[shown] = inside
+            self.filled[full_path] = inside
             with contextlib.suppress(GitCommandError):
                 mirror.git("grep", "--quiet", "-e", _POINTER, sha, "--")
-                self.note(f"the submodule {shown} has files in Git LFS: they stay pointers")
-            self.fill(mirror, sha, tree / path, folder, f"{shown}/")
+                self.note(f"the submodule {full_path} has files in Git LFS: they stay pointers")
+            self.fill(mirror, sha, tree / path, folder, f"{full_path}/")
 
     def changed(self, tree: Path) -> list[str]:
         """Return the submodules in which an agent changed files."""

@@ -67,9 +67,9 @@ def _reap(agent: int) -> tuple[int | None, bool]:
     """Reap ended children; return the agent's exit status if it is among them, and whether any child is left."""
     status = None
     try:
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if ended[0] == agent:
-                status = os.waitstatus_to_exitcode(ended[1])
+        while (pid := os.waitpid(-1, os.WNOHANG))[0]:
+            if pid[0] == agent:
+                status = os.waitstatus_to_exitcode(pid[1])
     except ChildProcessError:
         return status, False
     return status, True

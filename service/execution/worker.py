@@ -309,7 +309,7 @@ class TurnWorker:
         # lets it go.
         in_progress = self._engine.in_progress()
         with self._database.read() as connection:
-            known = workers.all_of(connection)
+            workers_known = workers.all_of(connection)
             living = {self.me.executor}
             # SQLite has one worker at a time: every other one on record is dead.
             if not self._database.is_sqlite:
@@ -317,7 +317,7 @@ class TurnWorker:
                 # After an outage of the database all heartbeats are old: the others get the time to send one again.
                 is_sure = now - self._beat_at <= max(ttl_s / 2, _LATE_S) and now - self._beating_since >= ttl_s
                 heard = workers.heard_within(connection, ttl_s, self._clock)
-                others = heard if is_sure else [worker for worker in known if worker.seen_at]
+                others = heard if is_sure else [worker for worker in workers_known if worker.seen_at]
                 living |= {worker.executor for worker in others}
             under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]
         at_work = self._engine.at_work
@@ -345,7 +345,7 @@ class TurnWorker:
                 _logger.warning("%s had a slot but no worker, and begins here", name)
             self._engine.forget([name])
             self._engine.begin(name)
-        for worker in known:
+        for worker in workers_known:
             if worker.executor not in living:
                 level = logging.WARNING if worker.seen_at else logging.INFO
                 _logger.log(level, "worker %s (%s, pid %d) is gone", worker.executor, worker.host, worker.pid)

@@ -163,15 +163,15 @@ class ForgeHttp:
 
 def shown_lines(patch: str, *, with_context: bool) -> frozenset[int]:
     """Return the lines of the new file that a patch adds; `with_context`: all that it shows."""
-    shown, line = set(), 0
+    lines, line = set(), 0
     for text in patch.split("\n"):
         if hunk := _HUNK.match(text):
             line = int(hunk[1])
         elif text[:1] in {"+", " "}:
             if with_context or text[0] == "+":
-                shown.add(line)
+                lines.add(line)
             line += 1
-    return frozenset(shown)
+    return frozenset(lines)
 
 
 def cut(text: str, limit: int) -> str:

@@ -248,15 +248,15 @@ class Forgejo(GitHub):
             if error.status is None and error.is_final:
                 return {}
             raise
-        shown = {}
+        lines_of = {}
         for text in re.split(r"(?m)^diff --git ", answer.raw.decode("utf-8", "replace")):
             head, _, hunks = text.partition("\n@@")
             if (match := _ADDED.search(head)) is not None:
                 name, quoted = match.groups("")
                 # git quotes other characters as C does, byte by byte.
                 name = name or quoted.encode().decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
-                shown[name] = shown_lines(f"@@{hunks}", with_context=True)
-        return shown
+                lines_of[name] = shown_lines(f"@@{hunks}", with_context=True)
+        return lines_of
 
     def post_review(self, number: int, commit: str, body: str, comments: Sequence[ReviewComment]) -> None:
         """Post a review with the comments, and the text as a separate comment, which can be changed later.

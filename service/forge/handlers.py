@@ -90,8 +90,8 @@ class Subject:
     def shown(self, text: str | None, limit: int) -> str:
         """Return text from outside as Markdown that only shows it, at most twice as long as the limit."""
         text = cut(self.mask(text or ""), limit)
-        shown = inert(text)
-        return shown if len(shown) <= 2 * limit else inert(cut(text, limit // _MAX_ESCAPE))
+        safe = inert(text)
+        return safe if len(safe) <= 2 * limit else inert(cut(text, limit // _MAX_ESCAPE))
 
     def shown_line(self, text: str | None, limit: int) -> str:
         """Return the first line of text from outside, changed so that the forge neither obeys it nor notifies anyone.

@@ -181,11 +181,11 @@ def onboard(
     """
     with database.read() as connection:
         connected = repositories.of(connection, organization_id)
-    known = _of(connected, project_id, None if project_id else path)
+    existing = _of(connected, project_id, None if project_id else path)
     wants_webhook = settings.gitlab.webhook_url is not None
-    if known is not None and not wants_webhook:
-        return Outcome(is_new=False, repository=known, webhook_failure=None)
-    project = known
+    if existing is not None and not wants_webhook:
+        return Outcome(is_new=False, repository=existing, webhook_failure=None)
+    project = existing
     if project is None or project.project_id is None:
         try:
             project = _find(tokens, host, project_id, path, settings.probing.timeout_s)

@@ -151,11 +151,11 @@ def _earlier(forge: Forge, number: int, marks: "Marks") -> _Earlier:
 
 def _comment_at(finding: IdentifiedFinding, lines: Lines, marks: "Marks") -> ReviewComment | None:
     """Return the comment on a finding at its lines; None: the diff does not show its first one."""
-    first, shown = finding.line, lines.get(finding.path, frozenset())
-    if first is None or first not in shown:
+    first, visible = finding.line, lines.get(finding.path, frozenset())
+    if first is None or first not in visible:
         return None
     end = finding.end_line or first
-    last = end if shown.issuperset(range(first, end + 1)) else first
+    last = end if visible.issuperset(range(first, end + 1)) else first
     text = comment(finding, marks, may_replace=first == end)
     return ReviewComment(finding.path, last, text, first if first < last else None)
 
@@ -215,10 +215,10 @@ def _body(report: Report, findings: Findings, listed: Findings, marks: Marks, me
         for finding in listed:
             place = finding.path if finding.line is None else f"{finding.path}:{finding.line}"
             items.append(f"- [ ] {in_code(place)} {_head(finding)} {marks.finding(finding.id)}")
-        shown = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _MAX_LIST]
-        lines += ["", "Not at a line of this diff:", "", *shown]
-        if len(shown) < len(items):
-            lines.append(f"- and {len(items) - len(shown)} more")
+        fitting = [item for item, size in zip(items, accumulate(map(len, items)), strict=True) if size <= _MAX_LIST]
+        lines += ["", "Not at a line of this diff:", "", *fitting]
+        if len(fitting) < len(items):
+            lines.append(f"- and {len(items) - len(fitting)} more")
     hint = " Resolve a thread, or tick a box, and its finding is not posted again." if findings else ""
     return "\n".join([*lines, "", f"{report.origin}{hint}", "", marks.review(memory)])
 

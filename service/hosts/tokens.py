@@ -134,8 +134,8 @@ class _Installation:
                     rows = self._ask("GET", "/app/installations").body
                     owners = {int(row["id"]): str(row["account"]["login"]) for row in rows}
                     if len(owners) != 1:
-                        shown = ", ".join(f"{name} ({number})" for number, name in owners.items())
-                        accounts = f"it is installed by: {shown or 'none: install it in GitHub'}"
+                        names = ", ".join(f"{name} ({number})" for number, name in owners.items())
+                        accounts = f"it is installed by: {names or 'none: install it in GitHub'}"
                         raise TokenError(f"set installation_id of the GitHub App {self._app.id}; {accounts}")
                     (self._id,) = owners
                 body = self._ask("POST", f"/app/installations/{self._id}/access_tokens").body

@@ -107,12 +107,12 @@ def make(database: Database, spec: HistoryRequest, now: Micros) -> dict[str, obj
         owner = organizations.by_slug(connection, spec.organization)
         if owner is None:
             raise HttpError(404, "organization_not_found", f"there is no organization {spec.organization!r}")
-        known = repositories.of(connection, owner.id)
+        connected = repositories.of(connection, owner.id)
     # The configured repositories come first, then ones that exist in name only.
     names = [f"lab/service-{number:02d}" for number in range(1, spec.repositories + 1)]
     made_up = [Repository(name, "github", name, f"https://lab.invalid/{name}.git") for name in names]
     history = _team_rows if spec.rhythm == "team" else _rows
-    rows = history(spec, owner.id, [*known, *made_up][: spec.repositories], until - span, until)
+    rows = history(spec, owner.id, [*connected, *made_up][: spec.repositories], until - span, until)
     made = 0
     while batch := list(itertools.islice(rows, _BATCH)):
         try:
@@ -209,7 +209,7 @@ def _team_rows(spec: HistoryRequest, owner: str, repos: list[Repository], since:
 def _row(
     owner: str, repository: Repository, run_id: str, task: str, status: str, created_at: Micros, lasted: int
 ) -> Row:
-    ended = created_at + lasted if status in {"completed", "failed"} else None
+    ended_at = created_at + lasted if status in {"completed", "failed"} else None
     run = {
         "id": run_id,
         "organization_id": owner,
@@ -237,7 +237,7 @@ def _row(
         "accepted_at": created_at,
         "dispatched_at": created_at,
         "started_at": created_at,
-        "finished_at": ended,
+        "finished_at": ended_at,
         "summary": task if status == "completed" else None,
         "failure": "made up by the lab" if status == "failed" else None,
     }

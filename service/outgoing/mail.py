@@ -142,8 +142,8 @@ def invitation_message(
     link = None if settings.page_url is None else f"{settings.page_url}/invitation?code={code}"
     message.set_content(_TEXT.format(way=_WAY.format(link=link) if link else _OTHER_WAY, **facts))
     if link:
-        shown = {key: html.escape(value) for key, value in facts.items()}
-        message.add_alternative(_HTML.format(link=html.escape(link), **shown), subtype="html")
+        escaped = {key: html.escape(value) for key, value in facts.items()}
+        message.add_alternative(_HTML.format(link=html.escape(link), **escaped), subtype="html")
     return MailMessage(organization.id, invitation.id, address, recipient, message.as_bytes())
 
 

@@ -120,8 +120,8 @@ def accept_invitation(request: Request, context: RequestContext, form: AnyForm) 
         session = sessions.begin(connection, now, organization_id=owner.id, member_id=member.id)
         who, at = f"member:{member.id}", context.clock()
         audit.record(connection, who, "invitation.accept", at, target=token.id, organization_id=owner.id)
-    shown = page("token", owner=owner, token=token, value=value, origin=origin_of(request))
-    return open_session(shown, session)
+    response = page("token", owner=owner, token=token, value=value, origin=origin_of(request))
+    return open_session(response, session)
 
 
 def _count_attempt(request: Request) -> None:

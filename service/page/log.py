@@ -40,8 +40,8 @@ def _rows(preset: PresetName | None, data: bytes, first: int) -> Iterator[Step]:
     for step in steps:
         texts = step.text.split("\n") if step.kind == "printed" else [step.text]
         for at, text in enumerate(texts, step.line):
-            shown = cut(text.removesuffix("\r")) if step.kind == "printed" else cut(text, _STEP)
-            words = terminal(shown, colours if step.kind == "printed" else None)
+            text_shown = cut(text.removesuffix("\r")) if step.kind == "printed" else cut(text, _STEP)
+            words = terminal(text_shown, colours if step.kind == "printed" else None)
             yield replace(step, text=words, line=first and first + at)
 
 

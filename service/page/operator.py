@@ -118,21 +118,21 @@ def preview_cancel(context: RequestContext, visitor: Operator, filters: Chosen, 
     with context.database.read() as connection:
         matches = runs.active(connection, filters, _MAX_CANCELLED)[:_MAX_CANCELLED]
     # A turn that is accepted after the preview is not among them.
-    shown = " ".join(f"{run.id}:{run.turn}" for run in matches)
-    return _runs(context, visitor, matches[:_PAGE], count=len(matches), org=org, chosen=filters.status, shown=shown)
+    run_turns = " ".join(f"{run.id}:{run.turn}" for run in matches)
+    return _runs(context, visitor, matches[:_PAGE], count=len(matches), org=org, chosen=filters.status, shown=run_turns)
 
 
 @router.post("/runs/cancel")
 def cancel(context: RequestContext, form: Writer, _: Operator) -> Response:
     """Cancel the turns of the preview that are still open, and in the status it was for."""
     org, status = form.get("org"), form.get("status")
-    shown = [(run_id, int(turn)) for run_id, turn in _SHOWN.findall(form.get("shown"))]
-    if not shown:
+    run_turns = [(run_id, int(turn)) for run_id, turn in _SHOWN.findall(form.get("shown"))]
+    if not run_turns:
         raise HttpError(400, "invalid_form", "open the preview first, and confirm it")
     cancelled = 0
-    for start in range(0, min(len(shown), _MAX_CANCELLED), _AT_ONCE):
+    for start in range(0, min(len(run_turns), _MAX_CANCELLED), _AT_ONCE):
         with context.database.write() as connection:
-            chunk = shown[start : start + _AT_ONCE]
+            chunk = run_turns[start : start + _AT_ONCE]
             cancelled += len(turns.cancel_each(connection, chunk, status or None, ACTOR, context.clock))
     context.wake()
     return leads_to("/operator/runs", org=org, status=status, cancelled=cancelled)

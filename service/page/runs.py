@@ -66,14 +66,14 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
     rows: list[dict[str, object]] = []
     with context.database.read() as connection:
         last, pulls = turns.newest_of(connection, ids), postings.pull_requests(connection, ids)
-        known = [repository.path for repository in repositories.of(connection, caller.organization.id)]
+        paths = [repository.path for repository in repositories.of(connection, caller.organization.id)]
         for run, turn in ((run, last[run.id]) for run in matches if run.id in last):
             of_turn, reported = (turn.run_id, turn.number), ""
             if turn.outcome == "completed" and (stored := turn_files.content(connection, of_turn, turn_files.FINDINGS)):
                 reported = counted(finding["severity"] for finding in json.loads(stored)["findings"])
             row = {"run": run, "turn": turn, "findings": reported, "pull_url": pulls.get(run.id)}
             rows.append(row | {"site": _site_of(run), "platform": PLATFORMS[run.platform]})
-    facts: dict[str, Any] = {"filters": filters, "statuses": (*OPEN, *FINAL), "known": known}
+    facts: dict[str, Any] = {"filters": filters, "statuses": (*OPEN, *FINAL), "known": paths}
     return page("runs", visitor, fault=fault, rows=rows, following=following, count=count, **facts)
 
 
@@ -98,13 +98,13 @@ def show_new_run(
             INSTRUCTIONS: run["turns"][0]["instructions"],
         }
     with context.database.read() as connection:
-        known = {agent.name: agent for agent in agents.for_organization(connection, caller.organization.id)}
+        agent_of = {agent.name: agent for agent in agents.for_organization(connection, caller.organization.id)}
         paths = [repository.path for repository in repositories.of(connection, caller.organization.id)]
-    chosen = known.get(fields.get("agent", ""))
+    chosen = agent_of.get(fields.get("agent", ""))
     if chosen is None:
         missing = f"there is no agent {fields.get('agent')!r}: choose one below"
-        chosen, fault = known[DEFAULT_NAME], fault or HttpError(404, "agent_not_found", missing)
-    return page("new_run", visitor, fault=fault, agents=[*known], chosen=chosen, fields=fields, paths=paths)
+        chosen, fault = agent_of[DEFAULT_NAME], fault or HttpError(404, "agent_not_found", missing)
+    return page("new_run", visitor, fault=fault, agents=[*agent_of], chosen=chosen, fields=fields, paths=paths)
 
 
 @router.post("/runs/new")
@@ -220,14 +220,14 @@ def show_changes(
         places = [number for number, diff_line in enumerate(lines) if diff_line.new == line]
         start = max(0, places[0] - _BEFORE) if places else 0
     first = max(0, min(file, len(files) - 1)) // _FILES * _FILES
-    listed = files[first : first + _FILES]
-    chosen, start = files[file : file + 1] if file >= 0 else listed, max(0, start)
+    page_files = files[first : first + _FILES]
+    chosen, start = files[file : file + 1] if file >= 0 else page_files, max(0, start)
     facts: dict[str, Any] = {
         "turn": turn,
         "is_large": is_large,
         "count": len(files),
         "first": first,
-        "listed": listed,
+        "listed": page_files,
         "shown": list(text.shown(chosen, start, _DIFF_BYTES)),
         "start": start,
         "file": file,

@@ -43,8 +43,8 @@ def show_tokens(
     with context.database.read() as connection:
         rows = tokens.of(connection, caller.organization.id)[::-1]
     fields = {"alias": "", "duration": "30d", "scope-admin": "on"} | dict(typed or {})
-    shown: dict[str, Any] = {"tokens": rows, "own": caller.token.id, "now": context.expiry_clock()}
-    return page("tokens", visitor, fault=fault, fields=fields, scopes=SCOPES, durations=DURATIONS, **shown)
+    facts: dict[str, Any] = {"tokens": rows, "own": caller.token.id, "now": context.expiry_clock()}
+    return page("tokens", visitor, fault=fault, fields=fields, scopes=SCOPES, durations=DURATIONS, **facts)
 
 
 @router.post("/tokens")

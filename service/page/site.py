@@ -53,9 +53,9 @@ def ago(micros: int) -> Markup:
     """Return how long ago an instant was, with the instant itself as its title."""
     at, passed_s = EPOCH + timedelta(microseconds=micros), max(0, now_micros() - micros) // SECOND_MICROS
     spans = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-    shown = next((f"{passed_s // length}{unit} ago" for length, unit in spans if passed_s >= length), "now")
+    age = next((f"{passed_s // length}{unit} ago" for length, unit in spans if passed_s >= length), "now")
     title = f"{at:%d %b %Y, %H:%M:%S} UTC"
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(at.isoformat(timespec="seconds"), title, shown)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(at.isoformat(timespec="seconds"), title, age)
 
 
 def between(first: int | str | None, last: int | str | None) -> str:
@@ -103,8 +103,8 @@ def page(
         status, headers, fault = fault.status, fault.headers, fault.message
     elif fault and status == HTTPStatus.OK:
         status = 400
-    shown = _TEMPLATES.get_template(f"{name}.html").render(visitor=visitor, fault=fault, **facts)
-    return HTMLResponse(shown, status, {**HEADERS, **(headers or {})})
+    html = _TEMPLATES.get_template(f"{name}.html").render(visitor=visitor, fault=fault, **facts)
+    return HTMLResponse(html, status, {**HEADERS, **(headers or {})})
 
 
 def leads_to(path: str, /, **query: object) -> RedirectResponse:

@@ -76,11 +76,11 @@ def terminal(text: str, kinds: set[str] | None = None) -> Markup:
 
     `kinds`: the colours at the beginning, and afterwards those at the end.
     """
-    shown, kinds = Markup(""), set[str]() if kinds is None else kinds
+    markup, kinds = Markup(""), set[str]() if kinds is None else kinds
     for at, part in enumerate(_SGR.split(_OWN_LINE.sub("\x1b[0m", _OTHER_SEQUENCES.sub("", text)))):
         if at % 2 == 0:
             names = " ".join(sorted(kinds))
-            shown += (
+            markup += (
                 Markup("<i class='{}'>{}</i>").format(names, printable(part)) if kinds and part else printable(part)
             )
             continue
@@ -95,7 +95,7 @@ def terminal(text: str, kinds: set[str] | None = None) -> Markup:
             elif code in {*range(30, 38), *range(90, 98)}:
                 kinds.intersection_update({"b"})
                 kinds.add(f"t{code % 10}")
-    return shown
+    return markup
 
 
 @dataclass(frozen=True, slots=True)

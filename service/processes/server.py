@@ -146,10 +146,10 @@ async def _serve(context: Context, worker: TurnWorker | None, listener: socket.s
     # The service is ready only when accepted runs can be executed.
     if not server.should_exit:
         host, port = listener.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
+        host_text = f"[{host}]" if ":" in host else host
         if not ip_address(host).is_loopback:
             _logger.warning("listening beyond this machine without TLS: tokens travel in clear, so add a TLS proxy")
-        line = {"base_url": f"http://{shown}:{port}/v1", "pid": os.getpid(), "data_dir": str(context.folder.root)}
+        line = {"base_url": f"http://{host_text}:{port}/v1", "pid": os.getpid(), "data_dir": str(context.folder.root)}
         announce(line | ({} if lab is None else {"lab_token": lab.token}))
     await serving
     if worker is not None:

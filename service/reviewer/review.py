@@ -332,17 +332,17 @@ class Review:
 
     def _finding_lines(self) -> Iterator[str]:
         """List the findings by file, and what to do about them."""
-        shown = self._reported[:MAX_FINDINGS]
-        yield "## Findings\n" if shown else "## Findings\n\nNone.\n"
-        for path in dict.fromkeys(finding.path for finding in shown):
+        reported = self._reported[:MAX_FINDINGS]
+        yield "## Findings\n" if reported else "## Findings\n\nNone.\n"
+        for path in dict.fromkeys(finding.path for finding in reported):
             yield f"### {code(path)}\n"
-            for row in shown:
+            for row in reported:
                 if row.path == path:
                     yield f"- **{row.severity}** {code(row.rule)}{_line(row)}: {plain(row.title)}"
             yield ""
         if len(self._reported) > MAX_FINDINGS:
             yield f"And {len(self._reported) - MAX_FINDINGS} more: name paths or topics in the inputs to see them.\n"
-        advice = {finding.rule: finding.message for finding in shown if finding.message}
+        advice = {finding.rule: finding.message for finding in reported if finding.message}
         if advice:
             yield "## What to do\n"
             yield from (f"- {code(rule)}: {plain(' '.join(message.split()))}" for rule, message in advice.items())
@@ -377,5 +377,5 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    shown = one_line(text.replace("`", "'"))[:300].strip()
-    return f"`{shown or '(blank)'}`"
+    safe = one_line(text.replace("`", "'"))[:300].strip()
+    return f"`{safe or '(blank)'}`"

@@ -190,10 +190,10 @@ def explained(
 
     Only the operator is shown which other organizations take the slots.
     """
-    *ended, last = turn_store.of(connection, run.id)
+    *earlier, last = turn_store.of(connection, run.id)
     if last.finished_at is None and last.failure is None:
         last = replace(last, failure=_reason(connection, run, last, settings, clock, for_operator=for_operator))
-    return [*ended, last]
+    return [*earlier, last]
 
 
 def _reason(

@@ -51,9 +51,9 @@ def soon(connection: sa.Connection, now: Micros) -> list[EndingKey]:
     for kind, owner, name, day in dates:
         at = (datetime.fromisoformat(f"{day}T00:00:00+00:00") - EPOCH) // MICROSECOND
         expiries[kind, slugs[owner], name] = at
-    listed = [
+    endings = [
         EndingKey(*key, at, days)
         for key, at in expiries.items()
         if (days := next((some for some in (0, *WARNED_DAYS) if at <= now + some * DAY_MICROS), None)) is not None
     ]
-    return sorted(listed, key=lambda key: (key.ends_at, key.kind, key.name))
+    return sorted(endings, key=lambda key: (key.ends_at, key.kind, key.name))

@@ -34,8 +34,8 @@ class Message:
     sent_at: Micros
 
     def document(self) -> dict[str, object]:
-        shown = {"message_id": self.id, "text": self.text, "when": self.timing, "state": self.state}
-        return shown | {"caller": self.caller, "sent_at": rfc3339(self.sent_at)}
+        document = {"message_id": self.id, "text": self.text, "when": self.timing, "state": self.state}
+        return document | {"caller": self.caller, "sent_at": rfc3339(self.sent_at)}
 
 
 def add(

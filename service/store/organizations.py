@@ -80,12 +80,12 @@ def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
 
 def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organization]:
     """Return the organizations with the given slugs or ids, keyed by both."""
-    known: dict[str, Organization] = {}
+    by_slug: dict[str, Organization] = {}
     for some in batches(slugs):
         typed = sa.or_(organizations.c.slug.in_([slug.lower() for slug in some]), organizations.c.id.in_(some))
         for organization in records_of(connection, Organization, organizations, typed):
-            known |= {organization.slug: organization, organization.id: organization}
-    return known
+            by_slug |= {organization.slug: organization, organization.id: organization}
+    return by_slug
 
 
 def of_run(connection: sa.Connection, run_id: str) -> Organization | None:

@@ -55,9 +55,15 @@ class Posting:
     url: str | None
 
     def document(self) -> dict[str, object]:
-        shown = {"kind": self.kind, "state": self.state, "turn": self.number, "url": self.url, "reason": self.failure}
+        document = {
+            "kind": self.kind,
+            "state": self.state,
+            "turn": self.number,
+            "url": self.url,
+            "reason": self.failure,
+        }
         posted_at = rfc3339_or_none(self.posted_at)
-        return shown | {"commit": self.subject or self.wanted.get("commit"), "posted_at": posted_at}
+        return document | {"commit": self.subject or self.wanted.get("commit"), "posted_at": posted_at}
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +124,16 @@ def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutco
     text = outcome.failure or outcome.summary or "nothing to change"
     stored = turn_files.content(connection, turn, turn_files.FINDINGS)
     reported = None if stored is None else json.loads(stored)
-    shown, gate = state, plan.status if isinstance(plan.status, str) and state == "success" else None
+    status, gate = state, plan.status if isinstance(plan.status, str) and state == "success" else None
     if gate and (unread := turn_files.content(connection, turn, turn_files.UNREAD)) is not None:
-        shown, text = "error", f"not all findings could be read: {unread.decode()}"
+        status, text = "error", f"not all findings could be read: {unread.decode()}"
     if gate and reported is not None:
         severities = [finding["severity"] for finding in reported["findings"]]
         grave = SEVERITIES[: SEVERITIES.index(gate) + 1]
         if counts := counted(severity for severity in severities if severity in grave):
-            shown, text = "failure", f"found {counts}: {text}"
+            status, text = "failure", f"found {counts}: {text}"
     for commit in sorted(commits):
-        want(connection, turn, "status", {"state": shown, "text": text, "agent": run.agent}, now, commit)
+        want(connection, turn, "status", {"state": status, "text": text, "agent": run.agent}, now, commit)
     if plan.pull_request != "off" and outcome.commit_sha:
         content = {"commit": outcome.commit_sha, "is_draft": plan.pull_request == "draft"}
         want(connection, turn, "pull_request", content, now)

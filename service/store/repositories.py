@@ -86,7 +86,7 @@ def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repositor
     # An unchanged rule keeps its time, even a missed one; others are due from now on.
     owners = {owner for owner, _ in configured}
     before = scheduled(connection, owners.pop() if len(owners) == 1 else None, is_locked=True)
-    known = {
+    columns = {
         (old.organization_id, old.repository.platform, old.repository.path, old.rule): old.due_at for old in before
     }
     replace_rows(connection, repositories, rows, keys)
@@ -94,7 +94,7 @@ def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repositor
     for (owner, repository), row in zip(configured, rows, strict=True):
         for index, rule in enumerate(repository.triggers):
             if rule.schedule is not None:
-                at = known.get((owner, repository.platform, repository.path, rule)) or rule.next_time(now)
+                at = columns.get((owner, repository.platform, repository.path, rule)) or rule.next_time(now)
                 due.append({"repository_id": row["id"], "index": index, "due_at": at})
     if due:
         connection.execute(sa.insert(schedules), due)

@@ -51,8 +51,8 @@ class Run:
     def body(self) -> dict[str, object]:
         """The run as the API shows it (spec 2.4)."""
         repository = Reference(self.platform, self.path).body
-        shown = {"run_id": self.id, "status": self.status, "branch_name": self.branch, "repository": repository}
-        return {**shown, "created_at": rfc3339(self.created_at), "updated_at": rfc3339(self.updated_at)}
+        body = {"run_id": self.id, "status": self.status, "branch_name": self.branch, "repository": repository}
+        return {**body, "created_at": rfc3339(self.created_at), "updated_at": rfc3339(self.updated_at)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -320,13 +320,13 @@ def cancel_each(
 
     The operator saw these turns, each a run's id and a number, and confirmed. Each has an entry in the audit trail.
     """
-    known = run_store.by_ids(connection, [run_id for run_id, _ in shown])
+    run_of = run_store.by_ids(connection, [run_id for run_id, _ in shown])
     outcome = TurnOutcome("failed", failure=f"{CANCELLED} by the operator")
-    chosen = [(run, number) for run_id, number in shown if (run := known.get(run_id)) and status in {None, run.status}]
-    ended = [run for run, number in chosen if end(connection, run.id, number, outcome, clock())]
-    for run in ended:
+    chosen = [(run, number) for run_id, number in shown if (run := run_of.get(run_id)) and status in {None, run.status}]
+    ended_runs = [run for run, number in chosen if end(connection, run.id, number, outcome, clock())]
+    for run in ended_runs:
         audit.record(connection, actor, "run.cancel", clock(), target=run.id, organization_id=run.organization_id)
-    return [run.id for run in ended]
+    return [run.id for run in ended_runs]
 
 
 def cancel_all(connection: sa.Connection, organization_id: str, reason: str, now: Micros) -> int:

@@ -102,8 +102,8 @@ class TurnMeter:
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:
         access = self._agent.options.model
         provider = "" if access is None else access.provider
-        listed = price.looked_up.isoformat() if isinstance(price, ListPrice) else None
-        use = ModelUse(self._agent.key, provider, model, usage, usage.micro_usd(price), listed, asked_at)
+        price_date = price.looked_up.isoformat() if isinstance(price, ListPrice) else None
+        use = ModelUse(self._agent.key, provider, model, usage, usage.micro_usd(price), price_date, asked_at)
 
         def write() -> None:
             with self._database.write() as connection:

@@ -124,12 +124,12 @@ class Issue(Part):
     @property
     def about(self) -> dict[str, Any]:
         text = self.body.replace("\r", "")
-        shown = printable(_marked(text[:_MAX_WORDS]))
+        safe = printable(_marked(text[:_MAX_WORDS]))
         if len(text) > _MAX_WORDS:
-            shown += f"\n[{len(text) - _MAX_WORDS} more characters are left out]"
+            safe += f"\n[{len(text) - _MAX_WORDS} more characters are left out]"
         reasons = ((self.confidential, "confidential"), (self.locked, "locked"), (self.state not in _OPEN, self.state))
         fault = next((f"the issue is {word}" for holds, word in reasons if holds), "")
-        return {"number": self.number, "issue": IssueText(one_line(self.title), shown), "fault": fault}
+        return {"number": self.number, "issue": IssueText(one_line(self.title), safe), "fault": fault}
 
     def changed(
         self, sender: dict[str, Any], mention: str, change: str, labels: Names, assignees: Names, *, is_authors: bool

@@ -246,25 +246,25 @@ class _Case:
         if hides:
             run_ids = [entry.run_id for entry in past if entry.run_id]
             postings.withdraw_pull_requests(self.connection, run_ids, reason, self.now)
-        ended = self._end(past, reason, even_continued=hides)
-        return DeliveryDecision(CLOSED, f"ended {plural(ended, 'run')}")
+        count = self._end(past, reason, even_continued=hides)
+        return DeliveryDecision(CLOSED, f"ended {plural(count, 'run')}")
 
     def _end(self, past: Sequence[DeliveryEntry], reason: str, *, even_continued: bool = False) -> int:
         """Cancel runs that deliveries started, unless a user continued them, and waiting ones; return how many."""
         connection = self.connection
         still_open = turns.open_runs(connection, [entry.run_id for entry in past if entry.run_id])
-        ended = 0
+        count = 0
         for entry in past:
             if entry.result == WAITING:
                 deliveries.conclude(connection, entry.id, SUPERSEDED, reason)
-                ended += 1
+                count += 1
             elif entry.run_id in still_open and (
                 even_continued or turns.of(connection, entry.run_id)[-1].caller == turns.WEBHOOK
             ):
                 turns.cancel(connection, entry.run_id, f"{CANCELLED}: {reason}", self.now)
                 _audit(connection, entry, "run.cancel", entry.run_id, reason, self.now)
-                ended += 1
-        return ended
+                count += 1
+        return count
 
     def note(self, decision: DeliveryDecision, index: int = -1) -> DeliveryDecision:
         """Record a decision, made by the rule with an index or, at -1, by none; return it."""

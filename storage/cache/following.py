@@ -33,8 +33,8 @@ def pin(connection: sqlite3.Connection, run_id: str, at: datetime) -> None:
     # A followed run is shown with the figures of its repository.
     make_index(connection, "repository")
     execute(connection, "INSERT INTO pins (run_id, pinned_us) VALUES (?, ?) ON CONFLICT DO NOTHING", run_id, at)
-    ended = "SELECT run_id FROM runs WHERE is_final AND updated_us < ?1"
-    execute(connection, f"DELETE FROM pins WHERE pinned_us < ?1 AND run_id IN ({ended})", at - PIN_KEPT)
+    query = "SELECT run_id FROM runs WHERE is_final AND updated_us < ?1"
+    execute(connection, f"DELETE FROM pins WHERE pinned_us < ?1 AND run_id IN ({query})", at - PIN_KEPT)
     newest = "SELECT run_id FROM pins ORDER BY pinned_us DESC LIMIT ?"
     execute(connection, f"DELETE FROM pins WHERE run_id NOT IN ({newest})", PIN_CAP)
 

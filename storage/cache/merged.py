@@ -52,11 +52,11 @@ class MergedCaches(Struct, eq=False):
             return deque(row.of(name) for row in rows)
 
         rows = dict(zip(share, await asyncio.gather(*map(read, share)), strict=True))
-        shown = tuple(rows[name].popleft() for name in chosen if rows[name])
-        cursor = next((offset + at for at, row in enumerate(shown) if row.run_id == request.cursor_id), None)
+        visible = tuple(rows[name].popleft() for name in chosen if rows[name])
+        cursor = next((offset + at for at, row in enumerate(visible) if row.run_id == request.cursor_id), None)
         if cursor is None:
             cursor = await self._place(request.cursor_id, condition, sort)
-        return RunWindow(total, offset, shown, shift, cursor)
+        return RunWindow(total, offset, visible, shift, cursor)
 
     async def _place(self, row: str | None, condition: RunFilter, sort: RunSort) -> int | None:
         profile, run_id = split_row_id(row or "")

@@ -64,9 +64,9 @@ def total(connection: sqlite3.Connection, condition: RunFilter, remembered: Reme
     if (base and condition != base) or condition.active:
         return remembered.get(connection, ("total", condition), lambda: count(connection, where(condition)))
     # The counts by status are shown with the total, and their sum is the total: one scan gives both.
-    known = by_status(connection, condition, remembered)
+    by_name = by_status(connection, condition, remembered)
     finals = final_statuses(connection)
-    return sum(runs for status, runs in known.items() if condition.lets_status_through(status, finals))
+    return sum(runs for status, runs in by_name.items() if condition.lets_status_through(status, finals))
 
 
 def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: Remembered) -> dict[str, int]:
@@ -206,8 +206,8 @@ def details(connection: sqlite3.Connection, run_ids: Sequence[str]) -> dict[str,
         run = _run(values)
         first = StatusTransition(run.run_id, None, first_status, from_us(first_at_us))
         seen = from_us(first_seen_us), from_us(last_seen_us), presence
-        known = took(took_us), finals, _summary(summary, run.status, run.updated_at)
-        details[run.run_id] = RunDetail(run, *seen, (first, *moves[run.run_id]), *known)
+        facts = took(took_us), finals, _summary(summary, run.status, run.updated_at)
+        details[run.run_id] = RunDetail(run, *seen, (first, *moves[run.run_id]), *facts)
     return details
 
 

@@ -120,8 +120,8 @@ def packed(findings: FindingCounts | None) -> int:
 def _findings(values: tuple[str, ...], *, is_excluded: bool = False) -> Where | None:
     if not values:
         return None
-    known = " OR ".join(_FINDINGS[value] for value in values if value in _FINDINGS) or "0"
-    sql = f"findings >= 0 AND {'NOT ' * is_excluded}({known})"
+    conditions = " OR ".join(_FINDINGS[value] for value in values if value in _FINDINGS) or "0"
+    sql = f"findings >= 0 AND {'NOT ' * is_excluded}({conditions})"
     if "unknown" in values and not is_excluded:
         # The plus keeps SQLite from the index: the findings of nearly every run are unknown.
         return Where(f"(+findings < 0 OR {sql})")

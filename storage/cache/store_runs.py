@@ -225,8 +225,8 @@ def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSumma
         return
     number, is_current, run_id, repository, branch = row
     findings = packed(summary.findings if is_current else None)
-    known = f"{KNOWN_FROM}{asked}\n{agent or ''}{RESULT_FROM}{result if is_current else ''}".casefold()
-    search = about_text(run_id, repository, branch) + known
+    text = f"{KNOWN_FROM}{asked}\n{agent or ''}{RESULT_FROM}{result if is_current else ''}".casefold()
+    search = about_text(run_id, repository, branch) + text
     sql = "UPDATE runs SET agent = ?, findings = ?, search = ? WHERE id = ?"
     connection.execute(sql, (agent or "", findings, search, number))
     sql = "INSERT OR REPLACE INTO summaries VALUES (?, ?)"
@@ -346,9 +346,9 @@ class RunMerge(Struct, frozen=True):
             )
             after_us = polled_us if created_us > newest_us else 0
             turns = first_turn(created_us, updated_us, asked_us, is_final=is_final)
-            known = STATUS_BY_NAME.get(status)
+            fact = STATUS_BY_NAME.get(status)
             unknown_urgency = ENDED_URGENCY if is_final else STUCK_URGENCY
-            urgency = known.urgency if known else unknown_urgency
+            urgency = fact.urgency if fact else unknown_urgency
             rows += number, run_id, status, is_final, branch, label, created_us, updated_us, asked_us
             rows += status, at_us, after_us, *turns, urgency, about + NOTHING_KNOWN
             # Finished runs of the first stored answer, and older ones, are history and cause no event. This is not done

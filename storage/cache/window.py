@@ -94,8 +94,8 @@ def rows(
             return page(connection, everything, forwards, offset, limit) if matches is None else matches
         runs = total(connection, condition, remembered)
         limit = max(0, min(limit, runs - offset))
-        known, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
-        gap, key = known - offset, key_of(connection, run_id, RunFilter(), sort)
+        place, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
+        gap, key = place - offset, key_of(connection, run_id, RunFilter(), sort)
         remaining = None if key is None or abs(gap) >= min(offset, runs - offset) else onwards(sort, key)
         if remaining is not None and key is not None:
             above_count = max(0, min(gap, limit))
@@ -228,9 +228,9 @@ def _grouped(
     for group in groups:
         # A group whose name is a pattern is always folded.
         is_folded = "*" in group.name or grouping.is_folded != (group.name in grouping.others)
-        shown = replace(group, is_folded=group.others > 0 or is_folded)
-        heads.append((number, shown))
-        number += 1 + shown.rows
+        head = replace(group, is_folded=group.others > 0 or is_folded)
+        heads.append((number, head))
+        number += 1 + head.rows
     starts = {group.name: start for start, group in heads if group.rows}
 
     def row(run_id: str) -> int | None:

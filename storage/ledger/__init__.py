@@ -77,9 +77,9 @@ def connect_to_read(path: Path, problem: StorageError) -> sqlite3.Connection:
         migrate(copy, SCHEMA, path)
         with closing(connection):
             for table in ("actions", "audit"):
-                known = [name for _, name, *_ in copy.execute(f"PRAGMA table_info({table})").fetchall()]
+                names_there = [name for _, name, *_ in copy.execute(f"PRAGMA table_info({table})").fetchall()]
                 columns = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall()}
-                names = [name for name in known if name in columns]
+                names = [name for name in names_there if name in columns]
                 insert = f"INSERT OR IGNORE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
                 # Reading from both ends saves the most: each walk stops at the first page that cannot be read.
                 for order in ("ASC", "DESC"):

@@ -57,8 +57,8 @@ class ModelUsage(Struct, frozen=True):
         if self.cost_usd is None:
             return f"{tokens}cost unknown"
         least = "at least " if self.unpriced_requests else ""
-        listed = f", list prices of {self.list_prices_of}" if self.list_prices_of else ""
-        return f"{tokens}{least}${self.cost_usd:.{2 if self.cost_usd >= 1 else 4}f}{listed}"
+        price_note = f", list prices of {self.list_prices_of}" if self.list_prices_of else ""
+        return f"{tokens}{least}${self.cost_usd:.{2 if self.cost_usd >= 1 else 4}f}{price_note}"
 
 
 class ReportedFinding(Struct, frozen=True):

@@ -96,8 +96,8 @@ ACTION_BADGES: Final[dict[ActionState, Badge]] = {
 
 def run_badge(status: str, *, is_final: bool = False) -> Badge:
     """A run's status; one that the spec does not name is shown as received, more quietly if it is final."""
-    if (known := STATUS_BY_NAME.get(status)) is not None:
-        return Badge(known.glyph, known.name, known.tone)
+    if (fact := STATUS_BY_NAME.get(status)) is not None:
+        return Badge(fact.glyph, fact.name, fact.tone)
     word = safe_text(status, limit=40) or "no status"
     return Badge("◇", word, "plain") if is_final else Badge("◆", word, "warn")
 

@@ -113,12 +113,12 @@ class Layout(Struct, Generic[ColumnT], frozen=True):
 
 def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[ColumnT]:
     """Lay out the columns behind `gutter` cells: if all fit, they fill the view, otherwise they extend beyond it."""
-    shown = [
+    parts = [
         (number, column) for number, column in enumerate(columns) if max(0, view_width - gutter) >= column.wide_from
     ]
-    widths = [column.width for _, column in shown]
-    growing = [(i, column) for i, (_, column) in enumerate(shown) if column.grows]
-    for _ in range(view_width - needed([column for _, column in shown], gutter)):
+    widths = [column.width for _, column in parts]
+    growing = [(i, column) for i, (_, column) in enumerate(parts) if column.grows]
+    for _ in range(view_width - needed([column for _, column in parts], gutter)):
         hungry = [(i, column) for i, column in growing if not column.most or widths[i] < column.most]
         if not hungry:
             break
@@ -126,7 +126,7 @@ def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[
         widths[min(hungry, key=lambda each: (widths[each[0]] - each[1].width) / each[1].grows)[0]] += 1
     placed: list[PlacedColumn[ColumnT]] = []
     x = gutter
-    for (number, column), width in zip(shown, widths, strict=True):
+    for (number, column), width in zip(parts, widths, strict=True):
         placed.append(PlacedColumn(column, number, x, width))
         x += width + column.gap
     frozen = [p for p in placed if p.column.frozen]

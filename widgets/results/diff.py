@@ -377,8 +377,8 @@ class DiffView(TextView):
 
     def rows_came_into_view(self) -> None:
         if self._starts:
-            shown = self.visible_rows
-            first, last = (self._file_and_row(row)[0] for row in (shown.start, max(shown.start, shown.stop - 1)))
+            visible = self.visible_rows
+            first, last = (self._file_and_row(row)[0] for row in (visible.start, max(visible.start, visible.stop - 1)))
             for file in range(first, last + 1):
                 if file not in self._asked and file not in self._folded:
                     self._asked.add(file)

@@ -149,13 +149,13 @@ class _Page:
 
     def table(self, rows: Sequence[Sequence[str]]) -> None:
         """Add a table, a row a line; columns share the width in proportion to their content."""
-        shown = rows[:MAX_BLOCK_LINES]
-        needs = [max(1, *map(cell_len, column)) for column in zip(*shown, strict=False)]
+        visible = rows[:MAX_BLOCK_LINES]
+        needs = [max(1, *map(cell_len, column)) for column in zip(*visible, strict=False)]
         room = self.room - 2 * len(needs)
         widths = needs
         while sum(widths) > room and max(widths) > 1:
             widths = [width - 1 if width == max(widths) else width for width in widths]
-        for number, row in enumerate(shown):
+        for number, row in enumerate(visible):
             tone = "strong" if number == 0 else "plain"
             cells = zip(row, widths, strict=False)
             self.add([TextPiece(fit(shorten(text, width), width) + "  ", tone) for text, width in cells])

@@ -143,8 +143,8 @@ class ColumnChoice(Struct, frozen=True):
     @property
     def every_key(self) -> tuple[str, ...]:
         """All columns: the shown ones in their order, then the others."""
-        shown = tuple(column.title for column in self.columns)
-        return (*shown, *(key for key in COLUMN_KEYS if key not in shown))
+        names = tuple(column.title for column in self.columns)
+        return (*names, *(key for key in COLUMN_KEYS if key not in names))
 
     def toggled(self, key: str) -> "ColumnChoice":
         """The choice with the column shown, or hidden if it was shown."""

@@ -49,13 +49,13 @@ def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int
     """All turns, oldest first, with the idle time between them; an active one is timed up to `as_of`."""
     longest = max((_took_s(turn, as_of) or 0.0 for turn in turns), default=0.0)
     lines: list[Line] = []
-    ended: datetime | None = None
+    ended_at: datetime | None = None
     for turn in turns:
         if lines:
-            idle_s = (turn.started_at - ended).total_seconds() if turn.started_at and ended else 0.0
+            idle_s = (turn.started_at - ended_at).total_seconds() if turn.started_at and ended_at else 0.0
             lines.append(line((f"┈ idle {span(idle_s)}", QUIET)) if idle_s >= IDLE_FROM_S else line())
         lines += _turn(turn, now, as_of, longest, width)
-        ended = turn.ended_at
+        ended_at = turn.ended_at
     return lines
 
 

@@ -269,11 +269,11 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
         # At least one cell, and never beyond the end.
         before = min(round(bar * (period.start - begin).total_seconds() / whole_s), bar - 1) if bar else 0
         cells = min(max(1, round(bar * (period.seconds or 0.0) / whole_s)), max(1, bar - before)) if bar else 0
-        known = STATUS_BY_NAME.get(period.status or "")
+        fact = STATUS_BY_NAME.get(period.status or "")
         if period.is_final:
             fill = RESTING
-        elif known:
-            fill = known.fill
+        elif fact:
+            fill = fact.fill
         else:
             fill = OTHER if period.status else UNOBSERVED.glyph
         tip = "▸" if period.is_ongoing else ""
@@ -284,9 +284,9 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
         took = f"{'' if period.seconds is None else span(period.seconds):>{SPAN - 1}} "
         lines.append(line(status, begun, took, (" " * before + drawn if cells else "", badge.style)))
     if len(seen) > 1:
-        ended = "so far" if seen[-1].is_ongoing else "in all"
+        suffix = "so far" if seen[-1].is_ongoing else "in all"
         scale = f"└{'─' * max(0, bar - 2)}┘" if bar else ""
-        whole = (f"{ended:<{LABEL + times}}", QUIET), (f"{span(took_s):>{SPAN - 1}} ", "bold"), (scale, QUIET)
+        whole = (f"{suffix:<{LABEL + times}}", QUIET), (f"{span(took_s):>{SPAN - 1}} ", "bold"), (scale, QUIET)
         lines.append(line(*whole))
     return lines
 

@@ -285,7 +285,7 @@ class FilterBar(Vertical):
         room = self.size.width - 2 * MARGIN - self.views.full_width - 1
         variants = self.extent.variants()
         text = next((text for text in variants if text.cell_length <= room), variants[-1])
-        shown = self.query_one("#extent", SteadyText)
-        shown.update(text, layout=False)
+        field = self.query_one("#extent", SteadyText)
+        field.update(text, layout=False)
         self._extent_width = max(text.cell_length, min(self._extent_width, room))
-        shown.styles.width = MARGIN + self._extent_width
+        field.styles.width = MARGIN + self._extent_width

@@ -130,10 +130,10 @@ def follow_line(pinned: "PinnedRun", now: datetime, as_of: datetime, width: int)
     seconds = row.took.until(as_of) or 0.0
     is_late = not row.is_final and durations is not None and seconds > durations.p95_s
     if row.is_final:
-        ended = "ended" if row.updated_at is None else ago(row.updated_at, now)
-        ended = f"ended {ended}" if for_bar > MIN_NAME and row.updated_at is not None else ended
+        text = "ended" if row.updated_at is None else ago(row.updated_at, now)
+        text = f"ended {text}" if for_bar > MIN_NAME and row.updated_at is not None else text
         took = span(seconds)
-        shown = (fit(ended, for_bar), _QUIET)
+        shown = (fit(text, for_bar), _QUIET)
     else:
         took = span(seconds) if as_of == now else f"≥{span(seconds)}"
         drawn = bar(seconds, durations, for_bar) if durations is not None else " " * for_bar
