@@ -26,7 +26,7 @@ from app.api.requests import request_of
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import COUNT, OUT_OPTION, CommandGroup, FactCommand, async_command, options_of, reading
+from app.cli.options import COUNT, OUT_OPTION, CommandGroup, async_command, options_of, reading
 from app.cli.output import Column, facts
 from app.cli.running import asking
 from app.engine.text import safe_block, safe_text
@@ -59,12 +59,10 @@ EXPORTED: Final = (
 """The columns of an export as CSV or a table."""
 
 
-@click.group(cls=CommandGroup)
-def actions() -> None:
-    """List, export, show and resolve the writes sent from here."""
+actions = CommandGroup("actions", help="List, export, show and resolve the writes sent from here.")
 
 
-@actions.command("list", cls=FactCommand, short_help="List writes, newest first.")
+@actions.command("list", short_help="List writes, newest first.")
 @FILTERS
 @click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of actions.")
 @async_command
@@ -86,7 +84,7 @@ async def list_actions(invocation: Invocation, /, *, limit: int, **filters: Any)
     return Exit.DONE
 
 
-@actions.command("export", cls=FactCommand, short_help="Export the writes that match, as an audit.")
+@actions.command("export", short_help="Export the writes that match, as an audit.")
 @FILTERS
 @OUT_OPTION
 @async_command
@@ -122,7 +120,7 @@ async def export(invocation: Invocation, /, *, out: Path | None, **filters: Any)
     return Exit.DONE
 
 
-@actions.command("show", cls=FactCommand)
+@actions.command("show")
 @click.argument("action_id")
 @click.option("--candidates", is_flag=True, help="Ask the service which runs it may have created.")
 @async_command
@@ -191,7 +189,7 @@ def _candidate_lines(proposal: Proposal) -> Iterator[str]:
         yield f"candidate  {invited.organization_id}  invitation to {invited.email}  {invited.state}"
 
 
-@actions.command("resolve", cls=FactCommand)
+@actions.command("resolve")
 @click.argument("action_id")
 @click.option("--created", metavar="ID", help="It took effect and created this run, execution or organization.")
 @click.option("--not-created", is_flag=True, help="It had no effect.")

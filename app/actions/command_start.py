@@ -15,7 +15,7 @@ from app.api.errors import ApiError
 from app.api.requests import ContinueRun, Json, SayToRun, StartAgent, StartRun, When
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed, of_api_error
-from app.cli.options import RUN_ID, CommandGroup, FactCommand, async_command, completion_of, options_of, reading
+from app.cli.options import RUN_ID, CommandGroup, async_command, completion_of, options_of, reading
 from app.cli.output import Column, facts
 from app.cli.running import run
 from app.engine.text import json_or_text
@@ -215,9 +215,7 @@ async def say(invocation: Invocation, /, *, run_id: str, when: When, words: tupl
     return report()
 
 
-@click.group(cls=CommandGroup)
-def agents() -> None:
-    """List and start named agents."""
+agents = CommandGroup("agents", help="List and start named agents.")
 
 
 def _input(declared: AgentInput) -> str:
@@ -232,7 +230,7 @@ _COLUMNS: Final[tuple[Column[NamedAgent], ...]] = (
 )
 
 
-@agents.command("list", cls=FactCommand)
+@agents.command("list")
 @async_command
 async def list_agents(invocation: Invocation, /) -> int:
     """List the agents that may be started, with the inputs that they take; [INPUT] may be left out.

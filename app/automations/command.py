@@ -17,7 +17,7 @@ from app.automations.sentence import limits, sentence, warnings
 from app.cli import Format
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import COUNT, CommandGroup, FactCommand, async_command, completion_of, reading
+from app.cli.options import COUNT, CommandGroup, async_command, completion_of, reading
 from app.cli.output import Column, Output
 from app.engine.files import author_of, login
 from app.engine.times import exact_ago, parse_duration, rfc3339, stamp
@@ -31,12 +31,12 @@ TONES: Final = {"done": "good", "failed": "bad", "unknown": "warn", "interrupted
 NAME: Final = click.argument("name", shell_complete=completion_of("automations"))
 
 
-@click.group(cls=CommandGroup)
-def automations() -> None:
-    """List, check, pause, approve and run automations, which `runwarden watch` carries out."""
+automations = CommandGroup(
+    "automations", help="List, check, pause, approve and run automations, which `runwarden watch` carries out."
+)
 
 
-@automations.command("list", cls=FactCommand)
+@automations.command("list")
 @async_command
 async def list_rules(invocation: Invocation, /) -> int:
     """List the automations with their state and next time."""
@@ -76,7 +76,7 @@ async def list_rules(invocation: Invocation, /) -> int:
     return Exit.DONE
 
 
-@automations.command("check", cls=FactCommand)
+@automations.command("check")
 @click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=completion_of("automations"))
 @click.option(
     "--replay",
@@ -154,7 +154,7 @@ def _replay_lines(past: Replayed) -> Iterator[str]:
         yield f"           {what_for} {decision.reason}"
 
 
-@automations.command("log", cls=FactCommand)
+@automations.command("log")
 @click.argument("name", required=False, shell_complete=completion_of("automations"))
 @click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of decisions.")
 @click.option("--outcome", "outcomes", multiple=True, type=click.Choice(get_args(Outcome)), help="Repeatable.")
@@ -182,7 +182,7 @@ async def log(invocation: Invocation, /, *, name: str | None, limit: int, outcom
     return Exit.DONE
 
 
-@automations.command("pause", cls=FactCommand)
+@automations.command("pause")
 @NAME
 @async_command
 async def pause(invocation: Invocation, /, *, name: str) -> int:
@@ -195,7 +195,7 @@ async def pause(invocation: Invocation, /, *, name: str) -> int:
     return Exit.DONE
 
 
-@automations.command("resume", cls=FactCommand)
+@automations.command("resume")
 @NAME
 @async_command
 async def resume(invocation: Invocation, /, *, name: str) -> int:
@@ -210,7 +210,7 @@ async def resume(invocation: Invocation, /, *, name: str) -> int:
 NUMBERS: Final = click.argument("decisions", nargs=-1, required=True, type=COUNT, metavar="DECISION...")
 
 
-@automations.command("approve", cls=FactCommand)
+@automations.command("approve")
 @NUMBERS
 @async_command
 async def approve(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
@@ -218,7 +218,7 @@ async def approve(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> i
     return await _answer(invocation, decisions, "approved")
 
 
-@automations.command("reject", cls=FactCommand)
+@automations.command("reject")
 @NUMBERS
 @async_command
 async def reject(invocation: Invocation, /, *, decisions: tuple[int, ...]) -> int:
@@ -285,7 +285,7 @@ def _print_answers(output: Output, documents: list[dict[str, Any]], word: Answer
             output.print(body)
 
 
-@automations.command("run", cls=FactCommand)
+@automations.command("run")
 @NAME
 @click.option("--run", "run_id", metavar="RUN_ID", help="The run to act on, if the automation needs one.")
 @async_command

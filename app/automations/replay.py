@@ -74,14 +74,12 @@ async def replay(
     reached_at = since
     playbacks = await _read_playbacks(engine, rules, since, now, turns_of)
     runners = list[Runner]()
-
-    def clock() -> datetime:
-        return reached_at
-
     with TemporaryDirectory() as folder:
         async with AsyncExitStack() as stack:
             for number, past in enumerate(playbacks):
-                state = await stack.enter_async_context(await State.open(Path(folder) / f"{number}", clock=clock))
+                state = await stack.enter_async_context(
+                    await State.open(Path(folder) / f"{number}", clock=lambda: reached_at)
+                )
                 await state.writer.run(make_fast)
                 runners.append(Runner((past.rule,), state, NoEffects(), past, past.count))
                 await runners[-1].decide_and_act()

@@ -233,8 +233,18 @@ class HelpfulCommand(click.Command):
                 formatter.write("".join(f"{line}\n" for line in lines))
 
 
+class FactCommand(HelpfulCommand):
+    """A command that prints facts, with `--json` and `--output`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += output_options()
+
+
 class CommandGroup(HelpfulCommand, click.Group):
     """A group of commands; `--json` and `--output` may precede a command's name."""
+
+    command_class = FactCommand
 
     def __init__(
         self, *args: Any, elsewhere: Mapping[str, tuple[str, str]] = MappingProxyType({}), **kwargs: Any
@@ -282,14 +292,6 @@ class CommandGroup(HelpfulCommand, click.Group):
 
         commands = self._summaries().items()
         return [CompletionItem(name, help=summary) for name, summary in commands if name.startswith(incomplete)]
-
-
-class FactCommand(HelpfulCommand):
-    """A command that prints facts, with `--json` and `--output`."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.params += output_options()
 
 
 class ScreenCommand(HelpfulCommand):

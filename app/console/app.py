@@ -134,7 +134,7 @@ class RunwardenApp(BaseApp[None]):
         self.session = Session(self.settings, profile, self.clock, first, self, self.engines)
         for name in MODES:
             if name != self.DEFAULT_MODE:
-                self.add_mode(name, partial(self._make_screen, name))
+                self.add_mode(name, partial(lambda tab: screen_type(tab)(self.session), name))
 
     def on_mount(self) -> None:
         if self.terminal is not None and self.modes_before is not None:
@@ -398,7 +398,4 @@ class RunwardenApp(BaseApp[None]):
 
     def get_default_screen(self) -> Screen[Any]:
         """Return the Runs screen: as a mode added before mounting, Textual parses every style sheet thrice."""
-        return self._make_screen(self.DEFAULT_MODE)
-
-    def _make_screen(self, tab: str) -> BaseScreen:
-        return screen_type(tab)(self.session)
+        return screen_type(self.DEFAULT_MODE)(self.session)

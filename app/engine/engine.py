@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from contextlib import AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from storage.values import Clock, utc_now
 log = logging.getLogger(__name__)
 
 
-class Engine:
+class Engine(AbstractAsyncContextManager["Engine", None]):
     """Everything that one profile needs: client, cache, ledger and polling."""
 
     def __init__(
@@ -147,9 +147,6 @@ class Engine:
         """Why there is no token. Cached data can be read without one."""
         token = self.client.transport.token
         return token if isinstance(token, TokenError) else None
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -9,7 +9,7 @@ import click
 from app.actions.command_many import retry_options, retry_runs
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import CommandGroup, FactCommand, async_command, reading
+from app.cli.options import CommandGroup, async_command, reading
 from app.cli.output import Column, facts
 from app.engine.engine import Engine
 from app.engine.times import exact_ago, parse_duration, rfc3339
@@ -31,12 +31,10 @@ class _ListingGroup(CommandGroup):
         return super().parse_args(ctx, args if is_named else ["list", *args])
 
 
-@click.group(cls=_ListingGroup, no_args_is_help=False)
-def inbox() -> None:
-    """List open items, and mark them as done."""
+inbox = _ListingGroup("inbox", no_args_is_help=False, help="List open items, and mark them as done.")
 
 
-@inbox.command("list", cls=FactCommand)
+@inbox.command("list")
 @click.option("--all", "with_done", is_flag=True, help="Include items that are done, snoozed or muted.")
 @async_command
 async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
@@ -75,7 +73,7 @@ async def list_items(invocation: Invocation, /, *, with_done: bool) -> int:
     return Exit.DONE
 
 
-@inbox.command("done", cls=FactCommand)
+@inbox.command("done")
 @KEYS
 @async_command
 async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
@@ -83,7 +81,7 @@ async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     return await _mark(invocation, keys, Inbox.mark_done)
 
 
-@inbox.command("retry", cls=FactCommand)
+@inbox.command("retry")
 @KEYS
 @retry_options
 @async_command
@@ -99,7 +97,7 @@ async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **options: 
     return await retry_runs(invocation, named, **options)
 
 
-@inbox.command("snooze", cls=FactCommand)
+@inbox.command("snooze")
 @KEYS
 @click.option(
     "--for",
@@ -116,7 +114,7 @@ async def snooze(invocation: Invocation, /, *, keys: tuple[str, ...], length: ti
     return await _mark(invocation, keys, lambda box, items: box.snooze(items, box.engine.clock() + length))
 
 
-@inbox.command("mute", cls=FactCommand)
+@inbox.command("mute")
 @KEYS
 @async_command
 async def mute(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
@@ -124,7 +122,7 @@ async def mute(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
     return await _mark(invocation, keys, Inbox.mute)
 
 
-@inbox.command("undo", cls=FactCommand)
+@inbox.command("undo")
 @async_command
 async def undo(invocation: Invocation, /) -> int:
     """Undo the last `done`, `snooze` or `mute`; run it again to undo the one before."""

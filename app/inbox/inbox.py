@@ -161,7 +161,9 @@ class Inbox:
         ahead = (await cache.budget()).clock_ahead
         runs = await self._failed_runs(now + ahead - LOOK_BACK)
         reasons = await self._read_reasons(runs)
-        outages = self._recent_outages(incidents, now)
+        health_s = self.engine.profile.poll.health_s
+        recent = [incident for incident in incidents if incident.until > now - LOOK_BACK]
+        outages = [(incident.platform, *incident.failures(health_s), _outage(incident, now)) for incident in recent]
         questions = await cache.questions()
         failures: dict[str, Cause] = {}
         asking: list[Cause] = []
@@ -200,11 +202,6 @@ class Inbox:
                 reasons[changes[run_id]] = safe_text(reason, limit=100)
         self._reasons = {change: reasons.get(change, "") for change in changes.values()}
         return {run_id: reasons.get(change, "") for run_id, change in changes.items()}
-
-    def _recent_outages(self, incidents: Sequence[Incident], now: datetime) -> list[_OutagePeriod]:
-        health_s = self.engine.profile.poll.health_s
-        recent = [incident for incident in incidents if incident.until > now - LOOK_BACK]
-        return [(incident.platform, *incident.failures(health_s), _outage(incident, now)) for incident in recent]
 
     async def _followed_ends(self, ahead: timedelta) -> list[Cause]:
         causes: list[Cause] = []

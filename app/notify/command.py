@@ -8,7 +8,7 @@ import click
 from app.api.network import Network
 from app.cli.context import Invocation
 from app.cli.exits import Exit, failed
-from app.cli.options import COUNT, CommandGroup, FactCommand, async_command
+from app.cli.options import COUNT, CommandGroup, async_command
 from app.cli.output import Column, facts
 from app.engine.text import plural
 from app.engine.times import exact_ago, rfc3339
@@ -20,12 +20,10 @@ from storage.records.inbox import Mark
 TONES: Final = {"delivered": "good", "failed": "bad", "expired": "bad"}
 
 
-@click.group(cls=CommandGroup)
-def notify() -> None:
-    """Test notification routes, list messages, and acknowledge them."""
+notify = CommandGroup("notify", help="Test notification routes, list messages, and acknowledge them.")
 
 
-@notify.command("test", cls=FactCommand)
+@notify.command("test")
 @click.argument("route", default="default")
 @async_command
 async def test(invocation: Invocation, /, *, route: str) -> int:
@@ -44,7 +42,7 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
     return Exit.DONE
 
 
-@notify.command("log", cls=FactCommand)
+@notify.command("log")
 @click.option("--limit", type=COUNT, default=50, show_default=True, help="Maximum number of messages.")
 @async_command
 async def log(invocation: Invocation, /, *, limit: int) -> int:
@@ -73,7 +71,7 @@ async def log(invocation: Invocation, /, *, limit: int) -> int:
     return Exit.DONE
 
 
-@notify.command("ack", cls=FactCommand)
+@notify.command("ack")
 @click.argument("numbers", nargs=-1, required=True, type=COUNT, metavar="NUMBER...")
 @async_command
 async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:

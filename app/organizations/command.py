@@ -23,7 +23,7 @@ from app.api.errors import ApiError, NotOfferedError
 from app.api.requests import CreateOrganization, OnboardProject, ResendInvitation
 from app.cli.context import Invocation
 from app.cli.exits import ErrorDetail, Exit, failed, of_api_error
-from app.cli.options import CommandGroup, FactCommand, async_command
+from app.cli.options import CommandGroup, async_command
 from app.cli.output import Column, facts
 from app.cli.running import run
 from app.engine.times import exact_ago, rfc3339
@@ -50,12 +50,10 @@ COLUMNS: Final[tuple[Column[ImportRow], ...]] = (
 )
 
 
-@click.group(cls=CommandGroup)
-def orgs() -> None:
-    """Create, import and list partner organizations."""
+orgs = CommandGroup("orgs", help="Create, import and list partner organizations.")
 
 
-@orgs.command("import", cls=FactCommand)
+@orgs.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
 @DRY_RUN_OPTION
 @click.option(
@@ -149,7 +147,7 @@ async def resend(invocation: Invocation, /, *, which: str, **write: Any) -> int:
     return report()
 
 
-@orgs.command("list", cls=FactCommand)
+@orgs.command("list")
 @click.option("--cached", is_flag=True, help="Do not ask the service for the invitations.")
 @async_command
 async def list_organizations(invocation: Invocation, /, *, cached: bool) -> int:
@@ -206,9 +204,7 @@ def _field(document: str | None, name: str) -> str:
     return str(as_received(document).get(name) or "")
 
 
-@click.group(cls=CommandGroup)
-def gitlab() -> None:
-    """Onboard GitLab projects."""
+gitlab = CommandGroup("gitlab", help="Onboard GitLab projects.")
 
 
 @gitlab.command("onboard", cls=WriteCommand, kind="gitlab.onboard")

@@ -34,10 +34,7 @@ from app.profiles.token import FileToken, TokenError
 from app.profiles.write import ChangedError, save
 from storage.records import CANCELLED, STATUS_ORDER
 
-
-@click.group(cls=CommandGroup)
-def config() -> None:
-    """Show, check, create, edit or change the configuration file."""
+config = CommandGroup("config", help="Show, check, create, edit or change the configuration file.")
 
 
 @config.command("edit", cls=ScreenCommand)
@@ -73,7 +70,7 @@ def edit(invocation: Invocation) -> int:
             return Exit.DONE
 
 
-@config.command("set", cls=FactCommand)
+@config.command("set")
 @click.argument("key")
 @click.argument("value", required=False)
 @click.option("--unset", is_flag=True, help="Remove KEY, so that its default holds again.")
@@ -122,7 +119,7 @@ def _save_rejected(file: Path, text: str, reason: str = "It is not valid.") -> C
     return failed("config", f"{file} was not changed. {reason} Your text is in {beside}.", file=str(file))
 
 
-@config.command("path", cls=FactCommand)
+@config.command("path")
 @click.pass_obj
 def show_path(invocation: Invocation) -> int:
     """Print the path of the configuration file; it need not exist."""
@@ -135,7 +132,7 @@ def show_path(invocation: Invocation) -> int:
     return Exit.DONE
 
 
-@config.command("check", cls=FactCommand)
+@config.command("check")
 @click.pass_obj
 def check(invocation: Invocation) -> int:
     """Check the configuration, token files included, and show the settings in effect, or all mistakes.
@@ -284,7 +281,7 @@ def _key_mistake(root: Table, sentence: str, place: tuple[str, str]) -> ConfigEr
     return ConfigError(sentence, fix="", file=root.file, line=line_of(root.text, path))
 
 
-@config.command("keys", cls=FactCommand)
+@config.command("keys")
 @click.pass_obj
 def keys(invocation: Invocation) -> int:
     """List the ids for [keys], with their current keys."""
@@ -304,7 +301,7 @@ def keys(invocation: Invocation) -> int:
     return Exit.DONE
 
 
-@config.command("init", cls=FactCommand)
+@config.command("init")
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 @click.pass_obj
 def init(invocation: Invocation, *, force: bool) -> int:
@@ -326,12 +323,10 @@ def init(invocation: Invocation, *, force: bool) -> int:
     return Exit.DONE
 
 
-@click.group(cls=CommandGroup)
-def profiles() -> None:
-    """List the configured services."""
+profiles = CommandGroup("profiles", help="List the configured services.")
 
 
-@profiles.command("list", cls=FactCommand)
+@profiles.command("list")
 @click.pass_obj
 def list_profiles(invocation: Invocation) -> int:
     """List every profile with its address and the source of its token."""
@@ -357,12 +352,10 @@ def list_profiles(invocation: Invocation) -> int:
     return Exit.DONE
 
 
-@click.group(cls=CommandGroup)
-def token() -> None:
-    """Check the API token."""
+token = CommandGroup("token", help="Check the API token.")
 
 
-@token.command("check", cls=FactCommand)
+@token.command("check")
 @async_command
 async def check_token(invocation: Invocation, /) -> int:
     """Ask the service whether it accepts the token: exit code 0 if runs may be read, 4 if not.

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-import click
-
 from app.cli.options import CommandGroup
 
 _COMMANDS: Final = {
@@ -29,6 +27,6 @@ _COMMANDS: Final = {
 }
 
 
-@click.group(cls=CommandGroup, elsewhere=_COMMANDS)
-def runs() -> None:
-    """List, start, continue, retry and wait for runs; show and apply their results."""
+runs = CommandGroup(
+    "runs", elsewhere=_COMMANDS, help="List, start, continue, retry and wait for runs; show and apply their results."
+)
