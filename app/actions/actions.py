@@ -283,21 +283,21 @@ class Actions(Struct, frozen=True):
                 answer = await self.client.send(request, body_json=action.body_json, before_first_byte=sending.commit)
         except ApiError as error:
             code = error.error_code if isinstance(error, RefusedError) else None
-            reason = ActionFailure(error.kind, error.message, getattr(error, "status", None), code)
+            failure = ActionFailure(error.kind, error.message, getattr(error, "status", None), code)
             state: SettledState = "rejected" if isinstance(error, RefusedError) else "not_sent"
             state = "unknown" if error.may_have_been_executed else state
-            return await self._record(sending, WriteOutcome(state, reason))
+            return await self._record(sending, WriteOutcome(state, failure))
         except StorageError as error:
             # From here to the first byte only the ledger is used.
             return await self._record(sending, WriteOutcome("not_sent", ActionFailure(error.kind, error.message)))
         except asyncio.CancelledError as cancelled:
-            reason = ActionFailure("interrupted", "Interrupted before the answer came.")
-            raise SendCancelledError(await self._record(sending, WriteOutcome("unknown", reason))) from cancelled
+            failure = ActionFailure("interrupted", "Interrupted before the answer came.")
+            raise SendCancelledError(await self._record(sending, WriteOutcome("unknown", failure))) from cancelled
         except Exception as error:
             # A bug in Runwarden: an action that the ledger has as begun may have been carried out.
             log.exception("a write broke")
-            reason = ActionFailure("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
-            settled = await self._record(sending, WriteOutcome("unknown", reason))
+            failure = ActionFailure("interrupted", f"Interrupted before the answer came ({type(error).__name__}).")
+            settled = await self._record(sending, WriteOutcome("unknown", failure))
             if settled.state == "not_sent":
                 raise
             return settled

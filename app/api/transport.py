@@ -322,12 +322,12 @@ async def _failure(response: httpx.Response, token: Token) -> RefusedError:
     """
     status = response.status_code
     try:
-        reason = msgspec.json.decode(await _body(response, _MAX_FAILURE_BYTES, token), type=_FailureBody)
+        body = msgspec.json.decode(await _body(response, _MAX_FAILURE_BYTES, token), type=_FailureBody)
     except (UnusableAnswerError, httpx.HTTPError, ValueError, RecursionError):
-        reason = _FailureBody()
+        body = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
-    message = shortened(reason.message or f"The service answered {status}{phrase}.", _MAX_MESSAGE)
-    code = None if reason.error_code is None else reason.error_code[:_MAX_CODE]
+    message = shortened(body.message or f"The service answered {status}{phrase}.", _MAX_MESSAGE)
+    code = None if body.error_code is None else body.error_code[:_MAX_CODE]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         retry_after = response.headers.get("Retry-After")
         # A date is relative to the answer's own.

@@ -148,8 +148,8 @@ def _ruff(root: Path, paths: Sequence[str]) -> Iterator[dict[str, object]]:
     document = _json(root, "ruff", "check", *options, *output, "--", *paths)
     advice = {}
     for rule in document["runs"][0]["tool"]["driver"]["rules"]:
-        reason = _RULE_REASON.search(rule["fullDescription"]["text"])
-        advice[rule["id"]] = " ".join(reason[1].split()) if reason else ""
+        match = _RULE_REASON.search(rule["fullDescription"]["text"])
+        advice[rule["id"]] = " ".join(match[1].split()) if match else ""
     for draft in sarif_drafts(document, str(root)):
         rule = str(draft["rule"])
         yield draft | {"severity": _severity(rule, str(draft["path"])), "message": advice.get(rule, "")}
