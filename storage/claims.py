@@ -123,7 +123,7 @@ def lease_owner(connection: sqlite3.Connection, name: str, now: datetime) -> str
 
 def this_process() -> Owner:
     pid = os.getpid()
-    return Owner(pid, _started(pid) or NOT_REPORTED, *_this_system())
+    return Owner(pid, _start_of(pid) or NOT_REPORTED, *_this_system())
 
 
 def is_dead(owner: Owner) -> bool | None:
@@ -133,7 +133,7 @@ def is_dead(owner: Owner) -> bool | None:
         return True
     if _is_other(owner.namespace, namespace):
         return None
-    started = _started(owner.pid)
+    started = _start_of(owner.pid)
     return started is None or _is_other(owner.started, started)
 
 
@@ -141,7 +141,7 @@ def _is_other(known: str, current: str) -> bool:
     return NOT_REPORTED not in (known, current) and known != current
 
 
-def _started(pid: int) -> str | None:
+def _start_of(pid: int) -> str | None:
     """When the process started; None: it does not exist, or is a zombie."""
     if not (PROC / "self" / "stat").exists():
         output = _output_of("ps", "-o", "state=,lstart=", "-p", str(pid))

@@ -169,7 +169,7 @@ class HeaderBar(ClickableLine):
         left = list[Content]()
         right = list[Content]()
         for brevity in Brevity:
-            left = list(self._left(now, brevity))
+            left = list(self._left_parts(now, brevity))
             right = list(self._right(now, brevity))
             room = self.size.width - 2 - sum(part.cell_length for part in (*left, *right))
             if room >= SPACE:
@@ -180,7 +180,7 @@ class HeaderBar(ClickableLine):
         yield from right
         yield Content(" ")
 
-    def _left(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
+    def _left_parts(self, now: datetime, brevity: Brevity) -> Iterator[Content]:
         vitals = self._vitals
         is_brief = brevity >= Brevity.GLYPHS
         name = ProfileMark(vitals.profile, vitals.color).styled(14 if is_brief else 28)

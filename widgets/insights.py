@@ -135,7 +135,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
 
     def show(self, view: InsightsView) -> None:
         self.view = view
-        self._moved()
+        self._report_move()
 
     def render(self) -> RenderResult:
         plot = self.plt
@@ -219,11 +219,11 @@ class OutcomesChart(PlotextPlot, can_focus=True):
     def move(self, step: int) -> None:
         if self.view is not None:
             self._back = min(max(0, self._back - step), len(self.view.outcomes) - 1)
-            self._moved()
+            self._report_move()
 
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)
-        self._moved()
+        self._report_move()
 
     def action_choose(self) -> None:
         if self.cursor is not None:
@@ -234,11 +234,11 @@ class OutcomesChart(PlotextPlot, can_focus=True):
             count = len(self.view.outcomes)
             index = min(max(0, (event.x - self._axis_cells) * count // room), count - 1)
             self._back = count - 1 - index
-            self._moved()
+            self._report_move()
             if event.chain > 1:
                 self.action_choose()
 
-    def _moved(self) -> None:
+    def _report_move(self) -> None:
         self.refresh()
         self.post_message(self.Highlighted())
 

@@ -103,16 +103,16 @@ class Sending:
                 stored = overtaken.action
                 is_given_up = stored.state == "unknown" and stored.resolution is None
                 reason = "Another process had marked it as unknown."
-                self.action = self._unrecorded(outcome, reason, was_sent=was_sent) if is_given_up else stored
+                self.action = self._unrecorded_action(outcome, reason, was_sent=was_sent) if is_given_up else stored
             except StorageError as broken:
                 if time.monotonic() < give_up_s and not isinstance(broken, StorageClosedError):
                     await asyncio.sleep(PAUSE_S)
                     continue
                 reason = f"The ledger could not record it: {broken.message}"
-                self.action = self._unrecorded(outcome, reason, was_sent=was_sent)
+                self.action = self._unrecorded_action(outcome, reason, was_sent=was_sent)
             return self.action
 
-    def _unrecorded(self, outcome: WriteOutcome, reason: str, *, was_sent: bool) -> Action:
+    def _unrecorded_action(self, outcome: WriteOutcome, reason: str, *, was_sent: bool) -> Action:
         """The action as the ledger will show it once this process has exited."""
         task, option = self._committing, "--not-created"
         # Known by now: a later ledger write has finished.

@@ -128,7 +128,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
     """Show one write: its request, its time and its outcome. ACTION_ID may be abbreviated."""
     proposal = None
     async with invocation.engine(needs_token=candidates) as engine:
-        action = await _named(engine.ledger, action_id)
+        action = await _find_action(engine.ledger, action_id)
         is_listed = action.kind in LISTED and action.sending_at is not None
         if candidates and not is_listed:
             message = "Only runs and organizations are listed by the service: nothing else can be looked up."
@@ -213,7 +213,7 @@ async def resolve(
     if decision["send_again"]:
         return await _send_again(invocation, action_id, confirm, dry_run=dry_run)
     async with invocation.engine(needs_token=False) as engine:
-        action = await _named(engine.ledger, action_id)
+        action = await _find_action(engine.ledger, action_id)
         if decision["undo"]:
             action = await engine.actions.undo_resolution(action.action_id)
         else:
@@ -230,7 +230,7 @@ async def resolve(
 async def _send_again(invocation: Invocation, action_id: str, confirm: str | None, *, dry_run: bool) -> int:
     """Send an unknown action again once you confirm it, or show the request that this would send."""
     async with invocation.ledger() as ledger:
-        action = await _named(ledger, action_id)
+        action = await _find_action(ledger, action_id)
     if action.state != "unknown" or action.resolution is not None:
         message = f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again."
         raise failed("wrong_state", message)
@@ -251,7 +251,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
     return print_write(invocation, successor)
 
 
-async def _named(ledger: Ledger, action_id: str) -> Action:
+async def _find_action(ledger: Ledger, action_id: str) -> Action:
     """The action with this id, or with an id that begins like this; none, or several, are an error."""
     if not action_id.strip():
         raise failed("usage", "Give an action's id, or its first characters. See: runwarden actions list")

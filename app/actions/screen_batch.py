@@ -82,7 +82,7 @@ class RunBatch(Struct, frozen=True):
 
     def request(self, run: Run, words: str) -> tuple[WriteRequest, str | None]:
         """The request for a run, and its idempotency key, or None if the ledger prevents a second one."""
-        filled = filled_in(words, self._known(run))[0]
+        filled = filled_in(words, self._facts_of(run))[0]
         if self.text is not RETRY:
             return continuation(run, filled), None
         request = self.asked[run.run_id].request
@@ -94,7 +94,7 @@ class RunBatch(Struct, frozen=True):
         for name in dict.fromkeys(PLACEHOLDERS.findall(words)):
             problem = f"{{{name}}} is not known"
             fix = "Take it out, or unmark those runs."
-            if runs := [run for run in self.runs if not self._known(run)[name]]:
+            if runs := [run for run in self.runs if not self._facts_of(run)[name]]:
                 break
         else:
             problem, fix = "named agents take no instructions", "Leave this empty."
@@ -105,7 +105,7 @@ class RunBatch(Struct, frozen=True):
         count = f"{len(runs):,} of {plural(len(self.runs), 'run')}"
         return (FieldProblem("instructions", f"In {count} {problem}. {fix} The first one is {runs[0].run_id}."),)
 
-    def _known(self, run: Run) -> dict[str, str]:
+    def _facts_of(self, run: Run) -> dict[str, str]:
         asked = self.asked.get(run.run_id)
         words = "" if asked is None else asked.words
         return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": words}

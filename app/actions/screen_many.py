@@ -163,7 +163,7 @@ class ManyForm(ActionForm):
         sender = BatchSender(self.engine.actions.submit)
         problem = ""
         try:
-            self._put(replace(self.run_batch, is_sending=True))
+            self._show_batch(replace(self.run_batch, is_sending=True))
             for count, run in enumerate(next_ones):
                 if self._is_stopped or not sender.may_send:
                     break
@@ -174,14 +174,14 @@ class ManyForm(ActionForm):
                 so_far = f"{count:,} of {len(next_ones):,} sent{in_all} · now {run.run_id}   esc stop after this one"
                 self.dialog.sending(safe_text(so_far, limit=LISTED))
                 result = await sender.send(*self.run_batch.request(run, words))
-                self._put(replace(self.run_batch, sent={**self.run_batch.sent, run.run_id: result}))
+                self._show_batch(replace(self.run_batch, sent={**self.run_batch.sent, run.run_id: result}))
         except RunwardenError as error:
             problem = str(error)
-        self._put(replace(self.run_batch, is_sending=False))
+        self._show_batch(replace(self.run_batch, is_sending=False))
         self.engine.polling.poll_soon("runs")
         await self._end(problem)
 
-    def _put(self, batch: RunBatch) -> None:
+    def _show_batch(self, batch: RunBatch) -> None:
         self.run_batch = batch
         self._changed_batch(batch)
 
@@ -189,7 +189,7 @@ class ManyForm(ActionForm):
         """Put the resolved outcome into the batch, after which the next runs can be sent."""
         if action is None or self._open is None:
             return
-        self._put(self.run_batch.resolved(action, self._open.action_id))
+        self._show_batch(self.run_batch.resolved(action, self._open.action_id))
         self.run_worker(self._end(""))
 
     async def _end(self, problem: str) -> None:

@@ -296,7 +296,7 @@ class OrganizationForm(ActionForm):
     @property
     def again(self) -> bool:
         """Whether the address already has an organization and was retyped to confirm."""
-        return bool(self._made)
+        return bool(self._made_before)
 
     def enter(self, phase: FormPhase) -> None:
         """Enter another phase; before the fields return, the ledger is read again."""
@@ -308,12 +308,12 @@ class OrganizationForm(ActionForm):
         """The problems; an address that has an organization must be typed again."""
         problems = super().problems()
         email = self.values["email"].strip()
-        if self._made and self.fields[AGAIN_FIELD].value.strip().casefold() != email.casefold():
+        if self._made_before and self.fields[AGAIN_FIELD].value.strip().casefold() != email.casefold():
             return (*problems, FieldProblem(AGAIN_FIELD, f"Type {email} again to create one more."))
         return problems
 
     def consequence(self, _request: WriteRequest) -> str:
-        made = len(self._made)
+        made = len(self._made_before)
         another = f" It has {made} from here already; this creates one more." if made else ""
         return f"Creates one organization and invites {self.values['email'].strip()} to administer it.{another}"
 
@@ -332,7 +332,7 @@ class OrganizationForm(ActionForm):
 
     def _show_attempts(self) -> None:
         now = self.engine.clock()
-        made = self._made
+        made = self._made_before
         subject = CreateOrganization(self.values["email"].strip()).subject
         unknown = next((attempt for attempt in self._attempts if attempt.subject == subject and attempt.is_open), None)
         warning = ""
@@ -344,7 +344,7 @@ class OrganizationForm(ActionForm):
         self.fields[AGAIN_FIELD].display = bool(made)
 
     @property
-    def _made(self) -> tuple[Action, ...]:
+    def _made_before(self) -> tuple[Action, ...]:
         subject = CreateOrganization(self.values["email"].strip()).subject
         return tuple(made for made in self._attempts if made.subject == subject and made.state == "confirmed")
 

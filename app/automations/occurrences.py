@@ -129,7 +129,7 @@ class Observer:
 
     async def reason(self, run_id: str) -> str:
         """The service's reason for the run's outcome, from its list or its results."""
-        reason = reason_of(await self._received(run_id))
+        reason = reason_of(await self._read_document(run_id))
         if not reason and self.questions and self.ask_reason is not None:
             self.questions -= 1
             reason = await self.ask_reason(run_id)
@@ -137,7 +137,7 @@ class Observer:
 
     async def is_labelled(self, run_id: str, scope: Scope) -> bool:
         """Whether the run's metadata, as the service returns it or else as this machine sent it, match the scope."""
-        metadata = (await self._received(run_id)).get("metadata")
+        metadata = (await self._read_document(run_id)).get("metadata")
         if not isinstance(metadata, dict):
             turns = [turn for turn in await self.ledger.for_run(run_id) if turn.result_id == run_id]
             metadata = as_received(turns[-1].body_json).get("metadata") if turns else None
@@ -145,7 +145,7 @@ class Observer:
         texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in labels.items()}
         return all(name in texts and _matches(globs, texts[name]) for name, globs in scope.labels)
 
-    async def _received(self, run_id: str) -> dict[str, object]:
+    async def _read_document(self, run_id: str) -> dict[str, object]:
         detail = await self.cache.detail(run_id)
         return {} if detail is None else as_received(detail.run.raw_json)
 

@@ -113,10 +113,12 @@ class Runner:
         await self._settle_unknown(now)
         # Read this before observing, so that a rule's first look includes every answer until then.
         states = self._states
-        news_from = {rule.name: await self.observer.news_from(rule, states[rule.name]) for rule in self._enabled()}
+        news_from = {
+            rule.name: await self.observer.news_from(rule, states[rule.name]) for rule in self._enabled_rules()
+        }
         seen = await self.observer.observe(now)
         await self._continue_open(now, seen)
-        if all([await self._evaluate(rule, seen, news_from[rule.name]) for rule in self._enabled()]):
+        if all([await self._evaluate(rule, seen, news_from[rule.name]) for rule in self._enabled_rules()]):
             self.observer.watermark = seen.watermark
         if waits:
             while self.programs:
@@ -159,10 +161,10 @@ class Runner:
         """The time of the next check if no event comes first."""
         now = self.state.clock()
         latest = now + MAX_WAIT
-        timed = (rule.name for rule in self._enabled() if isinstance(rule.on, OnSchedule | OnInterval))
+        timed = (rule.name for rule in self._enabled_rules() if isinstance(rule.on, OnSchedule | OnInterval))
         return min([latest, *(self._next.get(name, now) for name in timed)])
 
-    def _enabled(self) -> Iterable[Rule]:
+    def _enabled_rules(self) -> Iterable[Rule]:
         return (rule for rule in self.rules if rule.is_on and rule.name in self._states)
 
     async def _register_rules(self, now: datetime) -> None:
@@ -308,7 +310,7 @@ class Runner:
 
     async def _continue_open(self, now: datetime, seen: Seen) -> None:
         """Continue open decisions: queued, waiting, approved, or left by a dead process."""
-        by_name = {rule.name: rule for rule in (*PROPOSALS.values(), *self._enabled())}
+        by_name = {rule.name: rule for rule in (*PROPOSALS.values(), *self._enabled_rules())}
         for decision in await self.state.open_decisions():
             if decision.rule == WHEN_ENDED:
                 continue  # The process that polls sends it (app/actions/follow_ups.py).

@@ -75,11 +75,11 @@ def sentence(rule: Rule, now: datetime) -> str:
             when = f"When the outcome of a write has been unknown for {_duration(rule.on.older)}"
     match rule.do:
         case DoStart(instructions, repository):
-            then = f"start a run on {repository}: {_quoted(instructions)}"
+            then = f"start a run on {repository}: {_quote(instructions)}"
         case DoAgent(agent, repository):
             then = f"start the agent {agent} on {repository}"
         case DoContinue(instructions):
-            then = f"continue it: {_quoted(instructions)}"
+            then = f"continue it: {_quote(instructions)}"
         case DoRetry():
             then = "start it again with its own instructions"
         case DoCancel():
@@ -175,7 +175,7 @@ def _scope(scope: Scope) -> str:
     return f"{repositories}{branches}{f' labelled {labels}' if labels else ''}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return f"“{shortened(' '.join(text.split()), 60)}”"
 
 

@@ -120,7 +120,7 @@ ARGUMENTS: Final = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
     """Run the self-hosted service in the foreground; its own --data-dir, --host and --port follow."""
-    _become(invocation, ["serve", *arguments])
+    _replace_process(invocation, ["serve", *arguments])
 
 
 @click.command(context_settings=PASS_THROUGH, add_help_option=False)
@@ -128,10 +128,10 @@ def serve(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
 @click.pass_obj
 def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoReturn:
     """Administer a self-hosted service: org, token, offer, host, repository, agent."""
-    _become(invocation, list(arguments))
+    _replace_process(invocation, list(arguments))
 
 
-def _become(invocation: Invocation, arguments: list[str]) -> NoReturn:
+def _replace_process(invocation: Invocation, arguments: list[str]) -> NoReturn:
     if invocation.read_only:
         raise failed("read_only", "--read-only cannot be used here: a service and its administration write.")
     require_extra("service")  # Checked here, because the service cannot start without it, and so cannot report it.

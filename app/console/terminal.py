@@ -112,13 +112,13 @@ class WrittenText(Struct, eq=False):
         cursor = texts.pop()[:2] if texts and not texts[-1][2] else None
         if _OTHER_SCREEN in output or len({y for y, _, _ in texts}) >= height:
             self._rows.clear()
-        changed = before + "".join(self._changed(y, x, text.removesuffix("\n")) for y, x, text in texts)
+        changed = before + "".join(self._difference(y, x, text.removesuffix("\n")) for y, x, text in texts)
         if cursor is None or not (changed or cursor != self._cursor):
             return changed
         self._cursor = cursor
         return "{}\x1b[{};{}H".format(changed, *cursor)
 
-    def _changed(self, y: int, x: int, text: str) -> str:
+    def _difference(self, y: int, x: int, text: str) -> str:
         row = self._rows.setdefault(y, {})
         old_text, shown_width = row.get(x, ("", 0))
         if text == old_text:

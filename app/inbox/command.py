@@ -89,7 +89,7 @@ async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **options: 
     """Retry the failed runs of items, as `runs retry` does: of an outage, all runs that it broke."""
 
     async def named(engine: Engine) -> list[str]:
-        items = _named(await Inbox.of(engine).items(), keys)
+        items = _find_items(await Inbox.of(engine).items(), keys)
         if run_ids := [run_id for item in items if item.kind in RETRIED for run_id in item.run_ids]:
             return run_ids
         raise failed("not_found", "Nothing was sent: these items have no failed runs.")
@@ -137,14 +137,14 @@ async def _mark(
 ) -> int:
     async with invocation.engine(needs_token=False) as engine:
         box = Inbox.of(engine)
-        items = _named(await box.items(), keys)
+        items = _find_items(await box.items(), keys)
         await mark(box, items)
     marked = [item.key for item in items]
     invocation.output.record({"keys": marked}, [("marked", key) for key in marked] or [("unchanged", "nothing")])
     return Exit.DONE
 
 
-def _named(items: Sequence[InboxItem], keys: Sequence[str]) -> list[InboxItem]:
+def _find_items(items: Sequence[InboxItem], keys: Sequence[str]) -> list[InboxItem]:
     """The items of these keys, each once; all, if that is the only key."""
     by_key = {item.key: item for item in items}
     chosen = list(by_key) if list(keys) == [ALL] else list(dict.fromkeys(keys))

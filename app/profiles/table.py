@@ -77,7 +77,7 @@ class Table(Struct, frozen=True):
         bounds = next((mark for mark in marks if isinstance(mark, Between)), None)
         if kind in {bool, int, float}:
             return self._number(key, cast("type", kind), bounds)
-        text = self._typed(key, str)
+        text = self._value_of(key, str)
         if not text.strip() and default != "" and kind is not QuietHours:
             self.fail(key, "this is empty.", "Give it a value, or remove the key.")
         if get_origin(kind) is Literal:
@@ -97,13 +97,13 @@ class Table(Struct, frozen=True):
     def table(self, key: str) -> "Table":
         """A table within; empty if the key is absent."""
         expected = f"a table: [{dotted_key((*self.path, key))}]"
-        values = self._typed(key, dict, expected) if key in self.values else {}
+        values = self._value_of(key, dict, expected) if key in self.values else {}
         return Table(self.file, self.text, values, (*self.path, key))
 
     def tables(self, key: str) -> "Iterator[Table]":
         """An array of tables within."""
         expected = f"an array of tables: [[{dotted_key((*self.path, key))}]]"
-        for index, values in enumerate(self._typed(key, list, expected) if key in self.values else ()):
+        for index, values in enumerate(self._value_of(key, list, expected) if key in self.values else ()):
             if values is LEFT_OUT:
                 continue
             if not isinstance(values, dict):
@@ -137,7 +137,7 @@ class Table(Struct, frozen=True):
             return tuple(table.into(cast("type", item)) for table in self.tables(key))
         if ONE_OR_MORE in marks and not isinstance(self.values[key], list):
             return (self.get(key, item),)
-        texts = self._typed(key, list)
+        texts = self._value_of(key, list)
         if not all(isinstance(text, str) and text for text in texts) or not (texts or MAY_BE_EMPTY in marks):
             self.fail(key, "this is not a list of strings.", 'Write it as in ["a", "b"].')
         return tuple(self._word(key, text, get_args(item)) for text in texts)
@@ -145,12 +145,12 @@ class Table(Struct, frozen=True):
     def _number(self, key: str, kind: type[float], bounds: "Between | None") -> float:
         """A number; a whole one may stand for a float."""
         is_whole = kind is float and type(self.values[key]) is int
-        number: Any = self.values[key] if is_whole else self._typed(key, kind)
+        number: Any = self.values[key] if is_whole else self._value_of(key, kind)
         if bounds and not bounds.least <= number <= bounds.most:
             self.fail(key, f"{number} is out of range.", f"Use {bounds.least} to {bounds.most}.")
         return float(number) if is_whole else number
 
-    def _typed(self, key: str, kind: type[T], expected: str = "") -> T:
+    def _value_of(self, key: str, kind: type[T], expected: str = "") -> T:
         value = self.values[key]
         # In Python true is a number; in a configuration it is a mistake.
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

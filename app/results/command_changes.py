@@ -66,7 +66,7 @@ def _bar(file: ChangedFile) -> str:
     return "+" * round(added * scale) + "-" * round(removed * scale)
 
 
-def _shown(data: bytes, *, colour: bool) -> Iterator[str]:
+def _patch_lines(data: bytes, *, colour: bool) -> Iterator[str]:
     patch = Patch(data)
     patch.read()
     is_binary = False
@@ -172,7 +172,7 @@ async def diff(
     elif output.width is None and not color:
         output.write(change.patch)
     else:
-        for line in _shown(change.patch, colour=output.colour or output.width is None):
+        for line in _patch_lines(change.patch, colour=output.colour or output.width is None):
             output.print(line)
     return Exit.DONE
 

@@ -98,7 +98,7 @@ class Mirror:
                 await self.git.read(self.git_dir, "init", "--quiet", "--bare", "--template=")
                 await self.git.read(self.git_dir, "config", "remote.origin.url", self.address)
             try:
-                listed = await self._listed("HEAD", f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
+                listed = await self._list_refs("HEAD", f"refs/heads/{branch}", f"refs/remotes/origin/{branch}")
                 # The default branch of a checkout is that of its origin: its own HEAD is the checked-out branch.
                 heads = [listed[head] for head in ("refs/remotes/origin/HEAD", "HEAD") if head in listed]
                 default = next(
@@ -139,7 +139,7 @@ class Mirror:
                 if missing:
                     await self._bring(*missing)
                     return True
-            listed = await self._listed("refs/pull/*/head", "refs/merge-requests/*/head")
+            listed = await self._list_refs("refs/pull/*/head", "refs/merge-requests/*/head")
             numbered = {f"refs/pull/{pull}/head", f"refs/merge-requests/{pull}/head"}
             refs = [ref for ref, commit in listed.items() if commit in missing or ref in numbered]
             if refs:
@@ -148,7 +148,7 @@ class Mirror:
 
     async def pull_head(self, number: int) -> str | None:
         """The commit of a pull or merge request."""
-        refs = await self._listed(f"refs/pull/{number}/head", f"refs/merge-requests/{number}/head")
+        refs = await self._list_refs(f"refs/pull/{number}/head", f"refs/merge-requests/{number}/head")
         commit = next(iter(refs.values()), None)
         return commit if commit and await self.bring([commit], number) else None
 
@@ -254,7 +254,7 @@ class Mirror:
         arguments = ("--stdin", "--", "origin") if object_ids else ("--", "origin", *refs)
         await self.git.fetch(self.git_dir, *options, "fetch", *quietly, *arguments, stdin=object_ids)
 
-    async def _listed(self, *patterns: str) -> dict[str, str]:
+    async def _list_refs(self, *patterns: str) -> dict[str, str]:
         """Refs with their commits, and `HEAD` with the name of its branch, if git gives it."""
         out = await self.git.fetch(self.git_dir, "ls-remote", "--symref", "--", "origin", *patterns)
         refs: dict[str, str] = {}

@@ -141,11 +141,11 @@ class LogPart(SearchedPart):
                 self._has_ended = True
                 self.body.notice = unavailable("No log to show.", chunk.reason)
                 return
-            self._put(chunk)
+            self._add_chunk(chunk)
             if chunk.next_offset == chunk.offset and not chunk.ended:
                 await asyncio.sleep(REST_S)
 
-    def _put(self, chunk: LogChunk) -> int:
+    def _add_chunk(self, chunk: LogChunk) -> int:
         follows = self.body.follows
         self._problem = ""
         spool = self._spool
@@ -195,7 +195,7 @@ class LogPart(SearchedPart):
             offset, before = (-PIECE, begin) if self.body.label else (max(0, begin - PIECE), None)
             chunk = await self.subject.results.log(*version, offset=offset, before=before)
             is_other = self._shown != version or self.body.is_raw != is_raw
-            return None if isinstance(chunk, Unavailable) or is_other else self._put(chunk)
+            return None if isinstance(chunk, Unavailable) or is_other else self._add_chunk(chunk)
 
     async def _read_all(self) -> None:
         while await self._read_earlier() is not None:

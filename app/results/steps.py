@@ -74,9 +74,11 @@ class StepLines(Struct, eq=False):
             if step.kind == "edited":
                 code = _SIGNS.get(line[:1], "")
             yield (
-                f"{_coloured(label, kind_code)} {_coloured(text, code)}" if self.colour else f"{label} {text}".rstrip()
+                f"{_in_colour(label, kind_code)} {_in_colour(text, code)}"
+                if self.colour
+                else f"{label} {text}".rstrip()
             )
 
 
-def _coloured(text: str, code: str) -> str:
+def _in_colour(text: str, code: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if code and text.strip() else text

@@ -141,7 +141,7 @@ async def list_runs(
     if everything and limit is not None:
         raise failed("usage", "--limit and --all contradict each other: use one of them.")
     limit_or_all = None if everything else limit or DEFAULT_LIMIT
-    async with _opened(invocation, filters, limit_or_all, is_cached=cached) as listing:
+    async with _open_list(invocation, filters, limit_or_all, is_cached=cached) as listing:
         with invocation.exporting(None, "runs", COLUMNS) as rows:
             await listing.print(rows)
         more = await listing.more()
@@ -163,7 +163,7 @@ async def export(
 ) -> int:
     """Write every run that matches, as NDJSON unless --output says otherwise."""
     invocation.asked_format = invocation.asked_format or Format.NDJSON
-    async with _opened(invocation, filters, limit, is_cached=cached) as listing:
+    async with _open_list(invocation, filters, limit, is_cached=cached) as listing:
         with invocation.exporting(out, "runs", EXPORTED) as rows:
             await listing.print(rows)
             rows.end(await listing.more())
@@ -174,7 +174,7 @@ async def export(
 
 
 @asynccontextmanager
-async def _opened(
+async def _open_list(
     invocation: Invocation, filters: dict[str, Any], limit: int | None, *, is_cached: bool
 ) -> "AsyncIterator[_RunList]":
     run_filter(**filters)  # Mistakes are reported before anything is opened.
@@ -220,7 +220,7 @@ class _RunList:
         continued = await continued_from(self.engine)
         # On a terminal, the rows themselves show the progress.
         with closing(Bar(sys.stderr if rows.output.width is None and not self.is_cached else None)) as bar:
-            async for runs in self._held() if self.is_cached else self._fetched():
+            async for runs in self._read_pages() if self.is_cached else self._fetch_pages():
                 documents = await run_documents(self.engine, runs, continued)
                 if times := [view.detail.last_seen_at for view in documents if view.detail]:
                     confirmed_from = self.asked_at - self.engine.settings.history.confirmed_for
@@ -234,7 +234,7 @@ class _RunList:
             if not rows.count and status not in statuses:
                 raise _unknown(status, statuses)
 
-    async def _held(self) -> AsyncIterator[Sequence[Run]]:
+    async def _read_pages(self) -> AsyncIterator[Sequence[Run]]:
         self.dropped = self.coverage.dropped
         left = self.limit
         last = None
@@ -245,7 +245,7 @@ class _RunList:
             last = runs[-1]
             left = None if left is None else left - len(runs)
 
-    async def _fetched(self) -> AsyncIterator[Sequence[Run]]:
+    async def _fetch_pages(self) -> AsyncIterator[Sequence[Run]]:
         try:
             async for page in cast("Engine", self.engine).listing.pages(self.condition, limit=self.limit):
                 self.dropped += page.dropped

@@ -38,22 +38,22 @@ class RunLookup(Struct, frozen=True):
 
     async def cached(self, text: str) -> Run:
         """The cached run."""
-        if (run := await self._held(text)) is None:
+        if (run := await self._find_held(text)) is None:
             message = f"No run {text} in the cache. Leave out --cached to ask the service."
             raise failed("not_found", message, run_id=text)
         return run
 
     async def current(self, text: str) -> Run:
         """Fetch the run from the service."""
-        if (run := await self._held(text)) is None:
+        if (run := await self._find_held(text)) is None:
             return await self._from_service(text)
         if not await self.engine.runs.look_up(run):
             await self.engine.runs.refresh()
-        return await self._held(run.run_id) or run
+        return await self._find_held(run.run_id) or run
 
     async def named(self, text: str) -> Run:
         """The run from the cache; if that has none, from the service."""
-        return await self._held(text) or await self._from_service(text)
+        return await self._find_held(text) or await self._from_service(text)
 
     async def to_change(self, text: str, report: Callable[[str], None]) -> Run:
         """Like `named`, but also reports which run a partial id means."""
@@ -62,7 +62,7 @@ class RunLookup(Struct, frozen=True):
             report(f"{text} is the run {run.run_id}.")
         return run
 
-    async def _held(self, text: str) -> Run | None:
+    async def _find_held(self, text: str) -> Run | None:
         if not text.strip():
             raise failed("usage", "Name a run by its id or the beginning or the end of it. See: runwarden runs list")
         if (detail := await self.engine.cache.detail(text)) is not None:
@@ -79,14 +79,14 @@ class RunLookup(Struct, frozen=True):
             names = ", ".join(candidates) + (", …" if len(matching) > len(candidates) else "")
             message = f"{text} matches {len(matching)} runs, write more of the id: {names}"
             raise failed("ambiguous", message, candidates=[*candidates])
-        return await self._held(matching[0]) if matching else None
+        return await self._find_held(matching[0]) if matching else None
 
     async def _from_service(self, text: str) -> Run:
         """Fetch the newest runs, then older ones that are not here, until the run is among them."""
         async for _ in self.engine.listing.pages(RunFilter(), limit=self.engine.profile.poll.page_size):
             pass
         with progress_bar(self.engine, f"Looking for {safe_text(text, limit=60)}"):
-            while (run := await self._held(text)) is None and await self.engine.backfill.fetch_older():
+            while (run := await self._find_held(text)) is None and await self.engine.backfill.fetch_older():
                 pass
         if run is not None:
             return run

@@ -438,7 +438,7 @@ def suggestions(line: str, cursor: int, known: Vocabulary) -> tuple[Suggestion, 
         typed = token.text[: max(0, cursor - token.start - int(token.is_quoted))]
         options = [
             Suggestion(token.start, token.end, value if key in TAKES_ONE else value_text(value, key))
-            for value in _matching(typed, _known(key, known))
+            for value in _matching(typed, _known_values(key, known))
             if value not in others
         ]
     return tuple(option for option in options if line[option.start : option.end] != option.insert)[:MAX_OPTIONS]
@@ -450,7 +450,7 @@ def _keys(start_of_name: str, start: int, end: int) -> Iterator[Suggestion]:
             yield Suggestion(start, end, f"{key.name}:", key.about)
 
 
-def _known(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
+def _known_values(wanted: KeyName, known: Vocabulary) -> Iterable[str]:
     owners = [f"{label.rpartition('/')[0]}/*" for label in known.repositories if "/" in label]
     values: dict[KeyName, Iterable[str]] = {
         "status": dict.fromkeys((*sorted(KNOWN_STATUSES), *known.statuses)),

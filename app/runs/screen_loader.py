@@ -284,7 +284,7 @@ class RunsLoader:
                 table.show(await cache.window(request), request)
             if changed:
                 # Rows first, since showing the counts may lay out the screen again.
-                await self._painted()
+                await self._wait_for_paint()
                 await self._read_numbers()
             if "runs" in changed:
                 table.mark_stuck(await cache.stuck())
@@ -304,7 +304,7 @@ class RunsLoader:
             if len(rows) > count:
                 count = len(rows)
                 table.show(first_window(rows, request), request)
-                await self._painted()
+                await self._wait_for_paint()
             if count == table.page:
                 break
         request = table.request(condition, sort)
@@ -315,7 +315,7 @@ class RunsLoader:
             await self._read_numbers(is_counted=False)
             table.counted(await cache.count(condition))
 
-    async def _painted(self) -> None:
+    async def _wait_for_paint(self) -> None:
         # A closing console removes the table before its read has finished.
         if self._table.is_running:
             await self._table.wait_for_refresh()

@@ -278,7 +278,7 @@ class Backfill:
                     lambda: (is_asked or not self._is_paused) and not self._asked_for and time.monotonic() < end_s,
                     self._settings.runs - await self._cache.count(RunFilter()) if days is None else math.inf,
                 )
-                async with self._shared(hears_pause=not is_asked):
+                async with self._share_progress(hears_pause=not is_asked):
                     await self._fill(filling)
                 is_done = filling.runs_left <= 0 or not await missing()
             phase: BackfillPhase = "done" if is_done else "running"
@@ -311,7 +311,7 @@ class Backfill:
         before = await self._cache.coverage(), await self._cache.count(RunFilter())
         self._asked_for += 1
         try:
-            async with self._turn, self._shared():
+            async with self._turn, self._share_progress():
                 await self._fill(Filling(self._on_demand, missing, self, lambda: True, most, max(1.0, pages)))
             return (await self._cache.coverage(), await self._cache.count(RunFilter())) != before
         finally:
@@ -429,7 +429,7 @@ class Backfill:
         return entered.phase != before.phase
 
     @asynccontextmanager
-    async def _shared(self, *, hears_pause: bool = False) -> AsyncIterator[None]:
+    async def _share_progress(self, *, hears_pause: bool = False) -> AsyncIterator[None]:
         """Store the progress every second while the body runs, and notice a pause by another process."""
 
         async def share() -> None:

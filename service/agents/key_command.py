@@ -72,12 +72,12 @@ class PrintedKey:
 
     def _run(self, answer: Future[str]) -> None:
         try:
-            answer.set_result(self._printed())
+            answer.set_result(self._run_command())
         except (ServiceError, OSError) as error:
             self._failed_until = time.monotonic() + _FAILED_KEPT_S
             answer.set_exception(error)
 
-    def _printed(self) -> str:
+    def _run_command(self) -> str:
         program = self._command[0]
         # Files, since a process that the command leaves behind may hold pipes open.
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:

@@ -167,12 +167,12 @@ _ANSWERED: Final[dict[str, Ending | None]] = {"end_turn": None, "refusal": "refu
 """The stop reasons of ACP with an answer, if only a part of one."""
 
 
-def _failed(kind: Reason, words: str, model: str = "the model", subject: str = "") -> TurnFailure:
+def _failure(kind: Reason, words: str, model: str = "the model", subject: str = "") -> TurnFailure:
     reason = f": {words.rstrip('.')}" if words else ""
     return TurnFailure(kind, f"{_ENDED.get(kind, subject).format(model)}{reason}; {_FIXES[kind]}")
 
 
-REFUSED: Final = _failed("refused", "")
+REFUSED: Final = _failure("refused", "")
 
 
 def claude(event: dict[str, object], report: AgentReport) -> None:
@@ -291,7 +291,7 @@ class OutcomeReader:
         endings = {report.ending, None if report.error else ending}
         for kind in _ENDED:
             if kind in endings:
-                return _failed(kind, error, model)
+                return _failure(kind, error, model)
         if report.error:
             message, words, subject = report.error, error, "the agent says" if error else "the agent failed"
         elif status:
@@ -302,7 +302,7 @@ class OutcomeReader:
         else:
             return None
         reason: Reason = next((reason for reason, pattern in _KINDS.items() if pattern.search(message)), "failed")
-        return _failed(reason, words, model, subject)
+        return _failure(reason, words, model, subject)
 
     def _read_line(self, line: bytes) -> None:
         if line.startswith(b"{") and self.listener is not None:

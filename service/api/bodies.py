@@ -160,13 +160,13 @@ def body_reader(model: type[Body]) -> Callable[[Request], Awaitable[Body]]:
             raise HttpError(415, "unsupported_media_type", "send the body without a content encoding")
         raw = await read_bytes(request, context_of(request).settings.limits.body_bytes)
         if len(raw) < _LARGE:
-            return _validated(model, raw)
-        return await context_of(request).parsing.run(partial(_validated, model, raw))
+            return _validate(model, raw)
+        return await context_of(request).parsing.run(partial(_validate, model, raw))
 
     return read
 
 
-def _validated(model: type[Body], raw: bytes) -> Body:
+def _validate(model: type[Body], raw: bytes) -> Body:
     try:
         document: object = json.loads(
             raw.decode("utf-8"), parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant
@@ -206,7 +206,7 @@ def described(
     extra: dict[str, object] = {"parameters": [*parameters]} if parameters else {}
     if takes is not None:
         schema = takes.model_json_schema()
-        content = {"application/json": {"schema": _inlined(schema, schema.pop("$defs", {}))}}
+        content = {"application/json": {"schema": _inline(schema, schema.pop("$defs", {}))}}
         extra["requestBody"] = {"description": _CONTENT, "required": True, "content": content}
         failures = (*failures, 400, 413, 415)
     responses = {status: {"model": answer}, **documented(*failures)}
@@ -222,14 +222,14 @@ def parameter(name: str, text: str, **schema: object) -> dict[str, object]:
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": text}
 
 
-def _inlined(schema: Any, definitions: dict[str, Any]) -> Any:
+def _inline(schema: Any, definitions: dict[str, Any]) -> Any:
     """Inline the definitions: in OpenAPI, `#/$defs` would not resolve."""
     if isinstance(schema, list):
-        return [_inlined(part, definitions) for part in schema]
+        return [_inline(part, definitions) for part in schema]
     if not isinstance(schema, dict):
         return schema
     definition = definitions.get(str(schema.get("$ref", "")).removeprefix("#/$defs/"), schema)
-    return {key: _inlined(value, definitions) for key, value in definition.items()}
+    return {key: _inline(value, definitions) for key, value in definition.items()}
 
 
 async def read_bytes(request: Request, limit: int, reserve: Reserve | None = None) -> bytes:

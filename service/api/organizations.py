@@ -173,7 +173,7 @@ async def installation_health(context: RequestContext, caller: AnyCaller) -> dic
             connected = hosts.of(connection, caller.organization.id)
             known = repositories.of(connection, caller.organization.id)
         if not connected:
-            raise _unconnected("code host")
+            raise _no_code_host("code host")
         health = context.probes.ask(connected, known)
         answers = [(host, health[host.platform]) for host in connected]
         changed = [
@@ -196,7 +196,7 @@ async def installation_health(context: RequestContext, caller: AnyCaller) -> dic
     return await context.outgoing.run(ask, caller.organization.id)
 
 
-def _unconnected(kind: str) -> HttpError:
+def _no_code_host(kind: str) -> HttpError:
     return HttpError(404, "no_code_host", f"no {kind} is connected; ask the operator of the service to connect one")
 
 
@@ -215,7 +215,7 @@ async def onboard_project(context: RequestContext, caller: Configurer, wanted: N
         with context.database.read() as connection:
             host = next((host for host in hosts.of(connection, owner) if host.platform == "gitlab"), None)
         if host is None:
-            raise _unconnected("GitLab host")
+            raise _no_code_host("GitLab host")
         options = (context.database, context.tokens, owner, host, context.settings, context.clock, caller.actor)
         try:
             outcome = onboard(*options, project_id=wanted.project_id or None, path=path)

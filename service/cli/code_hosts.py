@@ -33,7 +33,7 @@ _PLATFORM: Final = click.option(
 )
 
 
-def _shown(row: Host | Repository) -> Row:
+def _row(row: Host | Repository) -> Row:
     # Only git may see the login in an address.
     document = {name: without_login(value) if isinstance(value, str) else value for name, value in asdict(row).items()}
     if isinstance(row, Host):
@@ -64,7 +64,7 @@ def connect(admin: AdminContext, slug: str, **options: Any) -> None:
     with admin.change("host.connect") as change:
         host = connect_host(change.connection, change.of(slug), entry, now_micros())
         change.target = f"{host.platform} {host.host}"
-    admin.show(*_shown(host))
+    admin.show(*_row(host))
 
 
 @host.command("check")
@@ -110,7 +110,7 @@ def list_hosts(admin: AdminContext, slug: str) -> None:
     """List an organization's code hosts."""
     with admin.read() as connection:
         rows = hosts.of(connection, find_organization(connection, slug).id)
-    admin.show_rows("hosts", map(_shown, rows))
+    admin.show_rows("hosts", map(_row, rows))
 
 
 @repository.command("add")
@@ -135,7 +135,7 @@ def add(admin: AdminContext, name: str, slug: str, *, protect_nothing: bool, no_
         organization = change.of(slug)
         repository = add_repository(change.connection, organization, entry, Path.cwd(), now_micros())
         change.target = f"{repository.platform}:{repository.path}"
-    admin.show(*_shown(repository))
+    admin.show(*_row(repository))
 
 
 @repository.command("remove")
@@ -153,7 +153,7 @@ def list_repositories(admin: AdminContext, slug: str) -> None:
     """List an organization's repositories."""
     with admin.read() as connection:
         rows = repositories.of(connection, find_organization(connection, slug).id)
-    admin.show_rows("repositories", map(_shown, rows))
+    admin.show_rows("repositories", map(_row, rows))
 
 
 def _remove(admin: AdminContext, slug: str, name: str, remove: Callable[..., bool], *, action: str, noun: str) -> None:

@@ -36,7 +36,7 @@ def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
     return required(stored.endpoint(connection, endpoint_id), "endpoint", endpoint_id, "service events endpoints list")
 
 
-def _shown(row: Event) -> Row:
+def _event_row(row: Event) -> Row:
     names = "id", "endpoint_id", "type", "state", "attempts", "occurred_at", "delivered_at", "failure"
     document = fields_of(row, *names) | {"next_attempt_at": rfc3339(row.due_at) if row.state == WAITING else None}
     return document, line(
@@ -52,7 +52,7 @@ def list_all(admin: AdminContext, slug: str | None, state: str | None, limit: in
     """List events of the last days, the latest at the end: waiting, delivered, or given up."""
     with admin.read() as connection:
         rows = stored.latest(connection, limit, owner_of(connection, slug), state)
-    admin.show_rows("events", map(_shown, rows[::-1]))
+    admin.show_rows("events", map(_event_row, rows[::-1]))
 
 
 @events.command("show")
@@ -61,7 +61,7 @@ def show(admin: AdminContext, event_id: str) -> None:
     """Show an event with its request to the endpoint."""
     with admin.read() as connection:
         event = _event(connection, event_id)
-    payload, (document, _) = json.loads(event.payload), _shown(event)
+    payload, (document, _) = json.loads(event.payload), _event_row(event)
     lines = [f"{name:18}{value}" for name, value in document.items() if value is not None]
     admin.show({**document, "payload": payload}, *lines, json.dumps(payload, indent=2))
 
@@ -78,7 +78,7 @@ def replay(admin: AdminContext, event_ids: tuple[str, ...]) -> None:
             change.organization_id = _endpoint(change.connection, event.endpoint_id).organization_id
             change.record("event.replay")
         rows = [_event(change.connection, event_id) for event_id in event_ids]
-    admin.show_rows("events", map(_shown, rows))
+    admin.show_rows("events", map(_event_row, rows))
 
 
 def _shown_endpoint(row: Endpoint) -> Row:

@@ -98,9 +98,9 @@ class SpendingWatch:
         cost, has_price = expected.micro_usd(price) or 0, is_free or price is not None
         with self._settled:
             while True:
-                if (spent := self._spent(has_price=has_price)) is not None:
+                if (spent := self._budget_spent(has_price=has_price)) is not None:
                     raise BudgetSpentError(spent)
-                if is_free or self._spent(self._micro_usd, self._tokens, has_price=has_price) is None:
+                if is_free or self._budget_spent(self._micro_usd, self._tokens, has_price=has_price) is None:
                     break
                 self._settled.wait()
             self._micro_usd += cost
@@ -117,9 +117,9 @@ class SpendingWatch:
         """Store one request's usage, and return the budget that is spent now, or None."""
         with self._settled:
             self.meter.add(model, usage, price, asked_at)
-            return self._spent(has_price=True)
+            return self._budget_spent(has_price=True)
 
-    def _spent(self, micro_usd: int = 0, tokens: int = 0, *, has_price: bool) -> str | None:
+    def _budget_spent(self, micro_usd: int = 0, tokens: int = 0, *, has_price: bool) -> str | None:
         """Return the budget that is spent, given more that may be spent soon, or None."""
         spent, budget = self.meter.spent(), self.budget
         # Requests of other turns count for the organization's day once they are answered.

@@ -31,7 +31,7 @@ class BodyError(ServiceError):
     """A request body is longer than any model accepts, or violates HTTP."""
 
 
-def _encoded(headers: Headers) -> list[tuple[bytes, bytes]]:
+def _encode(headers: Headers) -> list[tuple[bytes, bytes]]:
     return [(name.encode("ascii"), value.encode("latin-1")) for name, value in headers]
 
 
@@ -100,7 +100,7 @@ class AgentConnection(_Connection):
     def begin(self, status: int, headers: Headers, reason: str = "") -> None:
         """Send the beginning of an answer; without a length it is sent in chunks."""
         reason = reason or responses.get(status, "")
-        self._write(h11.Response(status_code=status, headers=_encoded(headers), reason=reason.encode()))
+        self._write(h11.Response(status_code=status, headers=_encode(headers), reason=reason.encode()))
 
     def send(self, piece: bytes) -> None:
         """Send a piece of the answer; drop it if the agent has gone."""
@@ -160,7 +160,7 @@ class ProviderConnection(_Connection):
             h11.RemoteProtocolError: The other side does not speak HTTP.
         """
         length = [("Content-Length", str(len(body)))] if body or method == "POST" else []
-        self._write(h11.Request(method=method, target=target, headers=_encoded([*headers.items(), *length])))
+        self._write(h11.Request(method=method, target=target, headers=_encode([*headers.items(), *length])))
         self._write(h11.Data(data=body))
         self._write(h11.EndOfMessage())
         while isinstance(event := self._next_event(), h11.InformationalResponse):

@@ -223,7 +223,7 @@ class ModelProxy(SandboxServer):
         """Check a request, and answer it or refuse it."""
         state = self._state
         try:
-            request = self._checked(received, agent.body())
+            request = self._check(received, agent.body())
             if state.end is not None:
                 agent.refuse(403, state.end.text)
                 return
@@ -248,7 +248,7 @@ class ModelProxy(SandboxServer):
             state.fail(TurnFailure("failed", text), is_final=True)
             raise
 
-    def _checked(self, received: h11.Request, body: bytes) -> ModelRequest:
+    def _check(self, received: h11.Request, body: bytes) -> ModelRequest:
         """The request as the provider gets it; `BlockedRequestError`: its path or its model is not allowed."""
         method = received.method.decode("ascii")
         route = routes.route_of(self._provider, method, received.target.decode("ascii"))

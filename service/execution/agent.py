@@ -370,7 +370,7 @@ class _AgentLog:
         with self._writing:
             first, rest = chunk[: self._left], chunk[self._left :]
             self._left -= len(first)
-            self._put(first)
+            self._write_piece(first)
             self._tail += rest
             # Rarely, since each cut copies the kept bytes.
             if len(self._tail) > 2 * self._half:
@@ -383,7 +383,7 @@ class _AgentLog:
             del self._tail[:more]
             self._dropped += more
 
-    def _put(self, piece: bytes) -> None:
+    def _write_piece(self, piece: bytes) -> None:
         """Write a piece of the output; the service's lines follow the last line that it completes."""
         whole, newline, rest = piece.rpartition(b"\n")
         self._log.write(whole + newline)
@@ -399,7 +399,7 @@ class _AgentLog:
         # A proxy may report something after the log is closed.
         with contextlib.suppress(ValueError), self._writing:
             self._held.append(f"{self._secrets.mask(text)}\n".encode("utf-8", "replace"))
-            self._put(b"")
+            self._write_piece(b"")
 
     def end(self, line: str | None) -> None:
         """Write the last part of the output, complete its last line, and add a line of the service."""
@@ -412,8 +412,8 @@ class _AgentLog:
                 # Start at the beginning of a line.
                 skipped = self._tail.find(b"\n") + 1
                 del self._tail[:skipped]
-                self._put(b"\n" if self._is_in_line else b"")
+                self._write_piece(b"\n" if self._is_in_line else b"")
                 text = f"{self._dropped + skipped} bytes were dropped here: a log keeps the first and the last"
                 self._log.write(f"[{text} {self._half} bytes (output_bytes)]\n".encode())
-            self._put(bytes(self._tail))
-            self._put(b"\n" if self._is_in_line else b"")
+            self._write_piece(bytes(self._tail))
+            self._write_piece(b"\n" if self._is_in_line else b"")

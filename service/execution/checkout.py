@@ -187,9 +187,9 @@ class Checkout:
         if not files.names and fault is None and parents in {(), (base,)}:
             return None
         added = [name for name, old in zip(files.names, files.before, strict=True) if not old.strip(" 0")]
-        groups: dict[str, set[str]] = {_folded(name): set() for name in added}
+        groups: dict[str, set[str]] = {_fold(name): set() for name in added}
         for name in self._names("ls-files", "-z") if added else ():
-            if (group := groups.get(_folded(name))) is not None:
+            if (group := groups.get(_fold(name))) is not None:
                 group.add(name)
         alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
         if alike:
@@ -231,7 +231,7 @@ class Checkout:
             gone, locked = ([path for path in paths if not path.startswith(ignored)] for paths in (gone, locked))
         # git fails as a whole at a folder that it can list but not enter, and at a path that is nowhere.
         part = self.mirror.part
-        places = [path for path in part or () if os.path.lexists(self._tree / path) or self._indexed([path])]
+        places = [path for path in part or () if os.path.lexists(self._tree / path) or self._indexed_files([path])]
         scope = [f":(top,literal){path}" for path in places] if part else [":/"]
         chosen = ("--", *scope, *(f":(top,exclude,literal){path}" for path in (collect.FOLDER, *locked)))
         left_out = [*gone, *locked]
@@ -245,7 +245,7 @@ class Checkout:
                 raise
             _logger.info("%s", error)
             left_out += names
-        if self._outside and (names := self._indexed(self._outside, "--others", "--exclude-standard")):
+        if self._outside and (names := self._indexed_files(self._outside, "--others", "--exclude-standard")):
             self.note(f"files outside of the repository's sparse paths are not committed: {listed(names)}")
         return left_out
 
@@ -344,7 +344,7 @@ class Checkout:
         self.mirror.lend(self.git_dir)
         self.own_git.feed(pack.decode("utf-8", "surrogateescape"), "unpack-objects", "-q")
 
-    def _indexed(self, paths: Sequence[str], *more: str) -> list[str]:
+    def _indexed_files(self, paths: Sequence[str], *more: str) -> list[str]:
         """Return the indexed files among the paths or inside them."""
         return self._names("ls-files", "-z", "--cached", *more, "--", *(f":(top,literal){path}" for path in paths))
 
@@ -393,7 +393,7 @@ class Checkout:
         self.own_git("push", "--progress", "--no-verify", lease, "--", self.mirror.git.url, f"{sha}:{ref}")
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 

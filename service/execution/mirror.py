@@ -187,7 +187,7 @@ class RepositoryMirror:
         if default is not None:
             refs[default], sources[default] = _DEFAULT, f"refs/heads/{default}"
         commits = {name: commit_of["HEAD" if name == default else wanted] for name in refs}
-        if any(self._held(refs[name]) != sha for name, sha in commits.items()):
+        if any(self._held_commit(refs[name]) != sha for name, sha in commits.items()):
             self._bring(*(f"+{sources[name]}:{ref}" for name, ref in refs.items()))
             self._join_packs()
             # From the mirror itself: the fetched state, not the one announced a moment before.
@@ -195,7 +195,7 @@ class RepositoryMirror:
             commits = dict(zip(refs, fetched, strict=True))
         return RepositorySnapshot(default, commits, beside)
 
-    def _held(self, ref: str) -> str | None:
+    def _held_commit(self, ref: str) -> str | None:
         """Return the commit of a ref, read without a process; None: unknown."""
         with contextlib.suppress(OSError):
             return (self.git_dir / ref).read_text("utf-8").strip()

@@ -186,14 +186,14 @@ class Sandbox:
             argv = [str(Path(sys.executable).resolve()), "-I", "-S", relay_script.__file__, *sockets, "--", *argv]
         command = [*_isolation(share_network=network and slirp is None), *mounts, "--", *starter, *argv]
         if (content := filter_program()) is None:
-            return _connected(slirp, [self.program, *command])
+            return _with_network(slirp, [self.program, *command])
         # A shell opens the descriptor of the filter.
         workspace.filter_file.write_bytes(content)
         opening = ["/bin/sh", "-c", 'exec 9<"$0" && exec "$@"', str(workspace.filter_file)]
-        return _connected(slirp, [*opening, self.program, "--seccomp", "9", *command])
+        return _with_network(slirp, [*opening, self.program, "--seccomp", "9", *command])
 
 
-def _connected(slirp: str | None, command: list[str]) -> list[str]:
+def _with_network(slirp: str | None, command: list[str]) -> list[str]:
     """Return a sandbox's command, connected by slirp4netns to a private network if needed."""
     return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
 
@@ -212,7 +212,7 @@ def find(settings: ExecutionSettings, kernel: Path = Path("/proc/sys")) -> Sandb
     if settings.agent_network == "host":
         return Sandbox(program, 'works here; agent_network = "host"', groups=groups)
     slirp = shutil.which("slirp4netns")
-    command = [] if slirp is None else _connected(slirp, _probe(program, ("/bin/sh", "-c", uplink.STARTER)))
+    command = [] if slirp is None else _with_network(slirp, _probe(program, ("/bin/sh", "-c", uplink.STARTER)))
     fault = "slirp4netns is not installed" if slirp is None else _fault("slirp4netns", command)
     if fault is None:
         return Sandbox(program, "works here", slirp, groups=groups)

@@ -219,12 +219,12 @@ class TurnExecution:
         except (InterruptedTurnError, SQLAlchemyError):
             raise
         except PausedAgentError as error:
-            outcome = self._paused(attempt, error)
+            outcome = self._pause_or_fail(attempt, error)
         except GitCommandError as error:
             is_waiting = error.is_passing and not self._is_shortage(error)
-            outcome = self._waiting(attempt, error) if is_waiting else self._failed(attempt, error)
+            outcome = self._waiting(attempt, error) if is_waiting else self._failed_outcome(attempt, error)
         except (ServiceError, OSError) as error:
-            outcome = self._failed(attempt, error)
+            outcome = self._failed_outcome(attempt, error)
         except Exception:  # One guard at the boundary of an attempt: it must get an outcome.
             _logger.exception("%s failed in the service itself", attempt.trailer)
             outcome = _failed_turn(attempt.turn, OWN_FAULT)
@@ -238,7 +238,7 @@ class TurnExecution:
         attempt.note(outcome.status if failure is None else f"{outcome.status}: {failure}")
         return replace(outcome, failure=failure, summary=summary)
 
-    def _failed(self, attempt: Attempt, error: ServiceError | OSError) -> TurnOutcome:
+    def _failed_outcome(self, attempt: Attempt, error: ServiceError | OSError) -> TurnOutcome:
         """Return the outcome of a failed attempt, or raise the error again if the machine is to blame for it."""
         if self._is_shortage(error):
             attempt.share.note(usage_of([attempt.workspace.root]))
@@ -250,7 +250,7 @@ class TurnExecution:
         kind = error.reason if isinstance(error, AgentFailedError) and error.reason != "failed" else None
         return _failed_turn(attempt.turn, text, kind)
 
-    def _paused(self, attempt: Attempt, error: PausedAgentError) -> TurnOutcome:
+    def _pause_or_fail(self, attempt: Attempt, error: PausedAgentError) -> TurnOutcome:
         """Give the turn's slot back until its model can be asked again, or to the next fallback.
 
         Return its failure if there is no fallback left, or if waiting takes too long.

@@ -143,7 +143,7 @@ class Attempt:
         done = None if run.head_ref else commits.own_commit(self._mirror.git, head, self.trailer)
         if done is not None:
             self.note(f"an earlier attempt has already pushed {done[0]}")
-            return self._completed(done[0], done[1], self._read(self._mirror.git, done[0])[1])
+            return self._completed_outcome(done[0], done[1], self._read(self._mirror.git, done[0])[1])
         self._check_branch(None if configured is None else configured.protected)
         if setup.lfs:
             checkout.large_files = LargeFiles(self._mirror)
@@ -221,17 +221,17 @@ class Attempt:
             before = turns.last_begun(self.conversation)
             if before is None or not before.is_unfinished:
                 return None
-            return _dropped(before.number, f"Turn {before.number} was not finished")
+            return _without_change(before.number, f"Turn {before.number} was not finished")
         with self.recorder.database.read() as connection:
             patch = turn_files.diff(connection, self.folder, (self.run.id, number), "diff")
         if patch is None:
-            return _dropped(number, f"The changes of turn {number} are no longer kept")
+            return _without_change(number, f"The changes of turn {number} are no longer kept")
         text = patch.decode("utf-8", "surrogateescape")
         conflicts = self._checkout.apply(text)
         if conflicts is None:
             is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
             reason = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
-            return _dropped(number, f"What turn {number} changed {reason}")
+            return _without_change(number, f"What turn {number} changed {reason}")
         whose = "An earlier attempt at this turn" if number == self.turn.number else f"Turn {number}"
         text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
         if conflicts:
@@ -390,14 +390,14 @@ class Attempt:
             raise AgentFailedError(f"the agent changed nothing and said nothing: {REFUSED.text}", REFUSED.reason)
         if question is not None:
             text = question.text if failed is None else f"{question.text}; after that, {failed}"
-            asking = replace(self._completed(None, result.summary), status="failed", failure=text)
+            asking = replace(self._completed_outcome(None, result.summary), status="failed", failure=text)
             return replace(asking, failure_kind=turns.NEEDS_ANSWER, question=asdict(question))
         if committed is None:
             self.note(f"{turns.NOTHING_CHANGED}: no commit")
-            return self._completed(None, result.summary)
+            return self._completed_outcome(None, result.summary)
         commit, change = committed
         if self.run.head_ref is not None:
-            return replace(self._completed(None, result.summary, change), failure=turns.NOT_PUSHED)
+            return replace(self._completed_outcome(None, result.summary, change), failure=turns.NOT_PUSHED)
         if commit.fault is not None:
             hint = f"nothing was pushed; see the change with: runwarden runs diff {self.run.id}"
             raise AgentFailedError(f"{commit.fault}; {hint}")
@@ -486,7 +486,7 @@ class Attempt:
             # The push may have landed without its answer, or a killed attempt's push may have arrived since the fetch.
             now_at = checkout.snapshot.branches.get(branch)
             if (done := commits.own_commit(self._mirror.git, now_at, self.trailer)) is not None:
-                return self._completed(done[0], summary, self._read(self._mirror.git, done[0])[1])
+                return self._completed_outcome(done[0], summary, self._read(self._mirror.git, done[0])[1])
             if now_at == head:
                 raise refused
             if now_at is None:
@@ -496,14 +496,16 @@ class Attempt:
         else:
             raise GitCommandError(f"{branch} moved at each of {_MAX_PUSHES} pushes; continue the run to try again")
         self.note(f"pushed {sha} to {branch}")
-        return self._completed(sha, summary, change)
+        return self._completed_outcome(sha, summary, change)
 
-    def _completed(self, commit: str | None, summary: str | None, change: TurnChange | None = None) -> TurnOutcome:
+    def _completed_outcome(
+        self, commit: str | None, summary: str | None, change: TurnChange | None = None
+    ) -> TurnOutcome:
         """Return the outcome of an attempt whose agent finished."""
         changed: dict[str, Any] = {} if change is None else asdict(change)
         return TurnOutcome("completed", commit_sha=commit, summary=summary, attempt=self.turn.attempt, **changed)
 
 
-def _dropped(number: int, reason: str) -> StartingPoint:
+def _without_change(number: int, reason: str) -> StartingPoint:
     text = f"{reason}, and its changes were dropped: the checkout is as the branch is."
     return {"from": "branch", "turn": number, "text": text}

@@ -60,7 +60,7 @@ def collect(
             data = read(tree, path, _MAX_FILE_BYTES[path])
             written = read_json(data)
             entries = iter(drafts(written) if path == FILES[0] else sarif_drafts(written, root))
-            findings += checked((_masked(entry, mask) for entry in islice(entries, _MAX_READ)), remarks)
+            findings += checked((_mask_draft(entry, mask) for entry in islice(entries, _MAX_READ)), remarks)
             if next(entries, None) is not None:
                 remarks.append(f"{path} is read up to finding {_MAX_READ:,}")
             usable += 1
@@ -116,7 +116,7 @@ def identified(findings: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFi
         yield IdentifiedFinding.model_validate(finding.model_dump() | span | {"id": digest[:16]})
 
 
-def _masked(draft: Any, mask: Callable[[str], str]) -> Any:
+def _mask_draft(draft: Any, mask: Callable[[str], str]) -> Any:
     """Mask the secrets in a draft's texts. JSON can hold a lone surrogate, which is not valid text."""
     if not isinstance(draft, dict):
         return draft

@@ -112,7 +112,7 @@ class GitHub:
 
     def reviews(self, number: int) -> list[PostedText]:
         path = f"{self.repository}/pulls/{number}/reviews"
-        return [_posted(path, document) for document in self.http.pages(path)]
+        return [_posted_text(path, document) for document in self.http.pages(path)]
 
     def threads(self, number: int) -> list[Thread]:
         nodes: list[Mapping[str, Any]] = []
@@ -163,11 +163,11 @@ class GitHub:
     def comments(self, issue: int, since: str = "1970-01-01T00:00:00Z") -> list[PostedText]:
         """Return the comments on an issue, oldest first; `since`: only those made or changed since then."""
         documents = self.http.pages(f"{self.repository}/issues/{issue}/comments", since=since)
-        return [_posted(f"{self.repository}/issues/comments", document) for document in documents]
+        return [_posted_text(f"{self.repository}/issues/comments", document) for document in documents]
 
     def comment(self, issue: int, body: str) -> PostedText:
         created = self.http.document("POST", f"{self.repository}/issues/{issue}/comments", {"body": body})
-        return _posted(f"{self.repository}/issues/comments", created)
+        return _posted_text(f"{self.repository}/issues/comments", created)
 
     def edit(self, posted: PostedText, body: str) -> None:
         is_review = posted.path.startswith(f"{self.repository}/pulls/")
@@ -314,7 +314,7 @@ def _pull_request(document: Mapping[str, Any]) -> PullRequest:
         raise ForgeError(f"the code host described a pull request without {error}") from error
 
 
-def _posted(path: str, document: Mapping[str, Any]) -> PostedText:
+def _posted_text(path: str, document: Mapping[str, Any]) -> PostedText:
     text, url = str(document.get("body") or ""), document.get("html_url")
     return PostedText(f"{path}/{document.get('id')}", text, _login(document.get("user")), str(url) if url else None)
 

@@ -126,7 +126,7 @@ class GitLab:
 
     def comment(self, issue: int, body: str) -> PostedText:
         path = f"issues/{issue}"
-        return self._posted(path, self._http.document("POST", f"{self._project}/{path}/notes", {"body": body}))
+        return self._posted_text(path, self._http.document("POST", f"{self._project}/{path}/notes", {"body": body}))
 
     def edit(self, posted: PostedText, body: str) -> None:
         self._http.document("PUT", posted.path, {"body": body})
@@ -139,9 +139,9 @@ class GitLab:
         notes = self._http.pages(f"{self._project}/{path}/notes", sort="desc", order_by="created_at")
         new = takewhile(lambda note: str(note.get("created_at")) >= since, notes)
         comments = [note for note in new if not note.get("system") and note.get("type") != "DiffNote"]
-        return [self._posted(path, note) for note in reversed(comments)]
+        return [self._posted_text(path, note) for note in reversed(comments)]
 
-    def _posted(self, where: str, note: Mapping[str, Any]) -> PostedText:
+    def _posted_text(self, where: str, note: Mapping[str, Any]) -> PostedText:
         path, url = f"{self._project}/{where}/notes/{note.get('id')}", f"{self._site}/-/{where}#note_{note.get('id')}"
         return PostedText(path, str(note.get("body") or ""), _name(note.get("author")), url)
 

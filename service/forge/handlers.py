@@ -218,12 +218,12 @@ def _prose(text: str) -> str:
     parts, at = [], 0
     # Backslashes are doubled outside of code, so none can turn the backtick after it into text.
     for code in _CODE.finditer(text):
-        parts += [_escaped(text[at : code.start()]), code[0]]
+        parts += [_escape(text[at : code.start()]), code[0]]
         at = code.end()
-    return _COMMAND.sub(_NO_COMMAND, "".join([*parts, _escaped(text[at:])]))
+    return _COMMAND.sub(_NO_COMMAND, "".join([*parts, _escape(text[at:])]))
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     # The forges look for mentions in rendered text: an entity would become one again.
     text = text.replace("&", "&amp;").replace("<", "&lt;")
     return _MENTION.sub("\\g<0>\u200b", _SPECIAL.sub(r"\\\g<0>", text))

@@ -132,9 +132,9 @@ class HealthProbes:
             ends = date.fromisoformat(answer.headers.get("github-authentication-token-expiration", "")[:10]).isoformat()
         except ValueError:
             ends = None
-        return replace(self._judged(host, answer), token_ends=ends)
+        return replace(self._judge(host, answer), token_ends=ends)
 
-    def _judged(self, host: Host, answer: HostResponse) -> HostState:
+    def _judge(self, host: Host, answer: HostResponse) -> HostState:
         answered = f"{host.host} answered {answer.status}"
         # GitHub also answers 403 for too many requests, which its headers show.
         is_spent = answer.headers.get("x-ratelimit-remaining") == "0" or "retry-after" in answer.headers

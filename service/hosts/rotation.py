@@ -114,7 +114,7 @@ class TokenRotation:
             self._save(digest, {"fault": lost, "is_lost": True})
             return
         if shown.status != HTTPStatus.OK or not isinstance(shown.body, dict):
-            self._note(row, _refused(host, shown))
+            self._note(row, _refusal(host, shown))
             return
         days = _due(shown.body, today)
         if days is None:
@@ -132,7 +132,7 @@ class TokenRotation:
             self._save(digest, {"sealed": sealed, "asked_at": None, "fault": None})
             _logger.info("the token in %s was rotated; the new one expires on %s", host.token_env, ends)
         elif answer.status in range(400, 500):
-            self._save(digest, {"asked_at": None, "fault": _refused(host, answer)})
+            self._save(digest, {"asked_at": None, "fault": _refusal(host, answer)})
 
     def _change(self, row: RotatedToken, **values: object) -> bool:
         """Change the row, unless another worker has asked for a rotation since; return whether it was changed."""
@@ -167,7 +167,7 @@ def _due(shown: dict[str, Any], today: date) -> int | None:
     return min(days, _MAX_DAYS) if is_due else None
 
 
-def _refused(host: Host, answer: HostResponse) -> str:
+def _refusal(host: Host, answer: HostResponse) -> str:
     body = table(answer.body)
     message = str(body.get("message") or body.get("error_description") or body.get("error") or "").strip()
     text = f"the token in {host.token_env} cannot be rotated: {host.host} answered {answer.status} {message}".rstrip()

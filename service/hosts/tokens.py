@@ -54,7 +54,7 @@ class HostTokens:
     def of(self, host: Host, refused: str | None = None) -> str | None:
         """Return a host's token, if possible not the `refused` one; None: none is configured (or a `TokenError`)."""
         if host.app is not None:
-            with _explained(host.app):
+            with _explain_app(host.app):
                 return self._installation(host.api_url or "", host.app).get(refused)
         try:
             if host.token_command:
@@ -77,7 +77,7 @@ class HostTokens:
     def author(self, host: Host | None) -> tuple[str, str] | None:
         """Return the name and the address under which a GitHub App commits; None: there is no App, or no answer."""
         if host is not None and host.app is not None:
-            with contextlib.suppress(TokenError), _explained(host.app):
+            with contextlib.suppress(TokenError), _explain_app(host.app):
                 return self._installation(host.api_url or "", host.app).account(host.host)
         return None
 
@@ -103,7 +103,7 @@ class HostTokens:
 
 
 @contextlib.contextmanager
-def _explained(app: GitHubApp) -> Iterator[None]:
+def _explain_app(app: GitHubApp) -> Iterator[None]:
     """Name the App if GitHub cannot be asked, or answers something else."""
     try:
         yield

@@ -244,7 +244,7 @@ class ClockShift(BaseModel, strict=True, frozen=True, extra="forbid", hide_input
     offset_s: Annotated[int, Field(ge=-_CENTURY_S, le=_CENTURY_S)]
 
 
-def _authorized(request: Request) -> Lab:
+def _lab_of_request(request: Request) -> Lab:
     lab: Lab = request.app.state.lab
     header = request.headers.get("authorization", "").encode("utf-8", "replace")
     if not hmac.compare_digest(header, f"Bearer {lab.token}".encode()):
@@ -258,7 +258,7 @@ def _authorized(request: Request) -> Lab:
 
 
 router = APIRouter(prefix=PREFIX)
-LabAccess = Annotated[Lab, Depends(_authorized)]
+LabAccess = Annotated[Lab, Depends(_lab_of_request)]
 
 
 @router.get("")

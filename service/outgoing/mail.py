@@ -220,10 +220,10 @@ def send_by_smtp(settings: SmtpSettings, message: MailMessage) -> None:
     except (smtplib.SMTPException, OSError, ValueError) as error:
         text = f"{name} took longer than {settings.timeout_s:g} s (mail.smtp.timeout_s)"
         late = isinstance(error, TimeoutError) or time.monotonic() - started >= settings.timeout_s
-        raise (MailError(text) if late else _explained(error, name, settings)) from error
+        raise (MailError(text) if late else _mail_error(error, name, settings)) from error
 
 
-def _explained(error: Exception, name: str, settings: SmtpSettings) -> MailError:
+def _mail_error(error: Exception, name: str, settings: SmtpSettings) -> MailError:
     if isinstance(error, smtplib.SMTPResponseException):
         code, reply = error.smtp_code, error.smtp_error
     elif isinstance(error, smtplib.SMTPRecipientsRefused):

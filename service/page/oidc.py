@@ -57,9 +57,11 @@ async def begin(request: Request, context: RequestContext, next: str = "") -> Re
     try:
         answer: Response = await client.authorize_redirect(request, f"{context.settings.page.url}{BACK}")
         if client.server_metadata.get("issuer") != settings.issuer:
-            raise _failed(f"it calls itself {client.server_metadata.get('issuer')!r}, and not {settings.issuer!r}")
+            raise _sign_in_error(
+                f"it calls itself {client.server_metadata.get('issuer')!r}, and not {settings.issuer!r}"
+            )
     except (httpx.HTTPError, AuthlibBaseError, ValueError, RuntimeError) as error:
-        raise _failed(error) from error
+        raise _sign_in_error(error) from error
     state = _signer(context, "state").dumps(request.session)
     # Lax: the provider sends the browser back with a GET.
     answer.set_cookie(_COOKIE, state, _LIFE_S, path="/sign-in", secure=True, httponly=True, samesite="lax")
@@ -79,14 +81,14 @@ async def come_back(request: Request, context: RequestContext) -> Response:
             # The standard allows the provider to give an address only in its userinfo.
             userinfo = await client.userinfo(token=token)
             if not claims or userinfo.get("sub") != claims.get("sub"):
-                raise _failed("it gave the address of another user")
+                raise _sign_in_error("it gave the address of another user")
             claims |= userinfo
     except BadData as error:
         raise HttpError(
             400, "sign_in_expired", "this sign-in took too long, or began elsewhere: sign in again"
         ) from error
     except (httpx.HTTPError, AuthlibBaseError, JoseError, ValueError, RuntimeError, KeyError) as error:
-        raise _failed(error) from error
+        raise _sign_in_error(error) from error
     email = str(claims.get("email", "")).lower()
     if claims.get("email_verified") is not True or "@" not in email:
         raise HttpError(403, "address_not_verified", "the provider does not vouch for your address: verify it there")
@@ -130,7 +132,7 @@ def _signer(context: Context, purpose: str) -> URLSafeTimedSerializer:
     return URLSafeTimedSerializer(context.page_key, salt=f"oidc {purpose}")
 
 
-def _failed(reason: object) -> HttpError:
+def _sign_in_error(reason: object) -> HttpError:
     _logger.error("the identity provider cannot be used: %s", reason)
     return HttpError(502, "sign_in_failed", "the identity provider did not sign you in: try again, or use an API token")
 

@@ -132,7 +132,7 @@ def shown(files: Iterable[DiffFile], start: int, size: int) -> Iterator[tuple[Di
         for line in file.lines[start:]:
             if size <= 0:
                 break
-            lines.append((line, _coloured(line.text, None if line.kind == "@" else lexer)))
+            lines.append((line, _in_colours(line.text, None if line.kind == "@" else lexer)))
             size -= len(lines[-1][1].encode()) + _ROW_BYTES
         yield file, lines
         if size <= 0:
@@ -193,7 +193,7 @@ def _lexer_of(ending: str) -> Lexer | None:
         return None
 
 
-def _coloured(line: str, lexer: Lexer | None) -> Markup:
+def _in_colours(line: str, lexer: Lexer | None) -> Markup:
     line = cut(line)
     if lexer is None or len(line) > _MAX_COLOURED:
         return escape(printable(line))

@@ -324,7 +324,7 @@ class Review:
         for name, findings in groups.items():
             if findings:
                 yield f"**{name.capitalize()}**\n"
-                yield from _listed(
+                yield from _list(
                     [f"{row.severity} {code(row.rule)} in {code(row.path)}{_line(row)}" for row in findings]
                 )
         if any(finding.rule.startswith("secret-") for finding in self._resolved):
@@ -359,14 +359,14 @@ class Review:
         yield f"Kinds: {', '.join(f'{code(kind)} {number}' for kind, number in kinds)}. The largest:\n"
         largest = sorted(changes.items(), key=lambda change: -sum(change[1] or (0, 0)))
         rows = [(path, "binary" if lines is None else f"+{lines[0]} \u2212{lines[1]}") for path, lines in largest]
-        yield from _listed([f"{code(path)} {lines}" for path, lines in rows])
+        yield from _list([f"{code(path)} {lines}" for path, lines in rows])
 
 
 def _line(finding: IdentifiedFinding) -> str:
     return f" line {finding.line}" if finding.line else ""
 
 
-def _listed(rows: list[str]) -> Iterator[str]:
+def _list(rows: list[str]) -> Iterator[str]:
     yield from (f"- {row}" for row in rows[:_ROWS])
     yield f"- and {len(rows) - _ROWS} more\n" if len(rows) > _ROWS else ""
 

@@ -52,7 +52,7 @@ class Database:
     """
 
     def __init__(self, url: str) -> None:
-        self.url = _checked(url)
+        self.url = _checked_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         if self.is_sqlite:
             # Created 0600 before SQLite opens it, so that its journals get the same permissions.
@@ -253,7 +253,7 @@ class DatabaseClock:
         self._offset = now_in(connection, now_micros) - time.monotonic_ns() // 1000
 
 
-def _checked(url: str) -> sa.URL:
+def _checked_url(url: str) -> sa.URL:
     several = "postgresql://user@/name?host=host1:5432&host=host2:5432&target_session_attrs=read-write"
     form = f"the database's address must read postgresql://user@host/name, or, for several hosts, {several}"
     try:

@@ -89,12 +89,12 @@ def add_endpoint(
 
 
 def endpoints(connection: sa.Connection, organization_id: str | None = None) -> list[Endpoint]:
-    return records_of(connection, Endpoint, event_endpoints, _owned(organization_id), order=[event_endpoints.c.id])
+    return records_of(connection, Endpoint, event_endpoints, _of_owner(organization_id), order=[event_endpoints.c.id])
 
 
 def endpoint(connection: sa.Connection, endpoint_id: str, organization_id: str | None = None) -> Endpoint | None:
     # Ids come from URLs and may hold NUL, which PostgreSQL refuses as a parameter.
-    return record_of(connection, Endpoint, event_endpoints, _owned(organization_id), id=storable(endpoint_id))
+    return record_of(connection, Endpoint, event_endpoints, _of_owner(organization_id), id=storable(endpoint_id))
 
 
 def remove_endpoint(connection: sa.Connection, endpoint_id: str) -> None:
@@ -120,7 +120,7 @@ def record(
     """Store an event for each endpoint of an organization that wants its type, in the transaction of the change."""
     # Locked, so that no endpoint is removed before its event is stored.
     wanting = sa.select(event_endpoints.c.id, event_endpoints.c.types).with_for_update(read=True, key_share=True)
-    active = (_owned(organization_id), event_endpoints.c.disabled_at.is_(None))
+    active = (_of_owner(organization_id), event_endpoints.c.disabled_at.is_(None))
     payload = json.dumps({"type": kind, "timestamp": rfc3339(now), "data": data}, separators=(",", ":"))
     rows = [
         asdict(Event(f"evt_{ids.ulid(now)}", row.id, kind, payload, WAITING, 0, now, now, now, None, None))
@@ -200,9 +200,9 @@ def _new_secret() -> str:
     return f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}"
 
 
-def _owned(organization_id: str | None) -> sa.ColumnElement[bool]:
+def _of_owner(organization_id: str | None) -> sa.ColumnElement[bool]:
     return optional_filter(event_endpoints.c.organization_id, organization_id)
 
 
 def _of(organization_id: str | None) -> sa.ColumnElement[bool]:
-    return events.c.endpoint_id.in_(sa.select(event_endpoints.c.id).where(_owned(organization_id)))
+    return events.c.endpoint_id.in_(sa.select(event_endpoints.c.id).where(_of_owner(organization_id)))

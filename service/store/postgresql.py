@@ -29,9 +29,9 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **options: Any) -> Any:
         """Run the exchange of `gen`; without an answer in time, the connection closes (`OperationalError`)."""
-        return super().wait(self._bounded(gen), *args, **options)
+        return super().wait(self._with_deadline(gen), *args, **options)
 
-    def _bounded(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def _with_deadline(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
         deadline = float("inf") if self.answer_s is None else time.monotonic() + self.answer_s
         try:
             wanted = next(gen)

@@ -183,19 +183,19 @@ def read_log(connection: sa.Connection, key: Key, offset: int, limit: int) -> by
 
 def count_ended(connection: sa.Connection, before: int, tables: tuple[sa.Table, ...]) -> int:
     """Return how many rows belong to turns that ended before an instant, in runs without open turns."""
-    counts = (sa.select(sa.func.count()).select_from(_ended(table, before).subquery()) for table in tables)
+    counts = (sa.select(sa.func.count()).select_from(_ended_before(table, before).subquery()) for table in tables)
     return sum(connection.execute(query).scalar_one() for query in counts)
 
 
 def remove_ended(connection: sa.Connection, before: int, tables: tuple[sa.Table, ...], limit: int) -> int:
     """Remove up to `limit` of these rows from each table; return how many were removed."""
     return sum(
-        delete(connection, table, sa.tuple_(*table.primary_key).in_(_ended(table, before).limit(limit)))
+        delete(connection, table, sa.tuple_(*table.primary_key).in_(_ended_before(table, before).limit(limit)))
         for table in tables
     )
 
 
-def _ended(table: sa.Table, before: int) -> sa.Select[tuple[object, ...]]:
+def _ended_before(table: sa.Table, before: int) -> sa.Select[tuple[object, ...]]:
     still_open = sa.select(turns.c.run_id).where(turns.c.status.in_(OPEN))
     return (
         sa.select(*table.primary_key)

@@ -124,7 +124,7 @@ class Issue(Part):
     @property
     def about(self) -> dict[str, Any]:
         text = self.body.replace("\r", "")
-        safe = printable(_marked(text[:_MAX_WORDS]))
+        safe = printable(_without_hidden_parts(text[:_MAX_WORDS]))
         if len(text) > _MAX_WORDS:
             safe += f"\n[{len(text) - _MAX_WORDS} more characters are left out]"
         reasons = ((self.confidential, "confidential"), (self.locked, "locked"), (self.state not in _OPEN, self.state))
@@ -150,7 +150,7 @@ class Issue(Part):
         return HookEvent(kind=ISSUE, **about, occasion=f"issue at {about['changed_at']}")
 
 
-def _marked(text: str) -> str:
+def _without_hidden_parts(text: str) -> str:
     """Return Markdown with its hidden comments replaced; code blocks have none."""
     lines = re.split(r"(?<=\n)", text)  # as the parser counts them
     parts, end = list[str](), 0

@@ -68,19 +68,19 @@ def where(condition: RunFilter) -> Where:
     matching = Where()
     parts = [
         among("status", condition.statuses),
-        _negated(among("status", condition.not_statuses)),
+        _not(among("status", condition.not_statuses)),
         Where(GOING_SQL) if condition.active else None,
         # The plus keeps SQLite from the index of statuses: nearly every run has ended, and all would be sorted.
         Where(f"+status IN ({FINAL_SQL})") if condition.ended else None,
         Where(STUCK_SQL) if condition.stuck else None,
         Where("run_id IN (SELECT run_id FROM pins)") if condition.followed else None,
         _matching("repository", condition.repositories),
-        _negated(_matching("repository", condition.not_repositories)),
+        _not(_matching("repository", condition.not_repositories)),
         _matching("branch", condition.branches),
-        _negated(_matching("branch", condition.not_branches)),
+        _not(_matching("branch", condition.not_branches)),
         Where("agent <> ''") if condition.not_agents or (condition.agents and "" not in condition.agents) else None,
         _matching("agent", condition.agents),
-        _negated(_matching("agent", condition.not_agents)),
+        _not(_matching("agent", condition.not_agents)),
         _findings(condition.findings),
         _findings(condition.not_findings, is_excluded=True),
         Where("created_us BETWEEN ? AND ?", (since_us, until_us)) if condition.since or condition.until else None,
@@ -139,7 +139,7 @@ def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
     return Where(f"({sql})", tuple(value for part in parts for value in part.parameters)) if parts else None
 
 
-def _negated(part: Where | None) -> Where | None:
+def _not(part: Where | None) -> Where | None:
     return None if part is None else Where(f"NOT ({part.sql})", part.parameters)
 
 

@@ -32,7 +32,7 @@ def window(connection: sqlite3.Connection, request: WindowRequest, remembered: R
     condition, sort, limit = request.condition, request.sort, request.limit
     with snapshot(connection):
         if request.grouping is not None:
-            return _grouped(connection, request, request.grouping, remembered)
+            return _read_grouped(connection, request, request.grouping, remembered)
         runs = total(connection, condition, remembered)
         gaps = _gaps(connection, condition, sort, runs, remembered)
 
@@ -217,7 +217,7 @@ def page(connection: sqlite3.Connection, condition: Where, order: str, offset: i
     return tuple(row_of(values) for values in cursor.fetchall())
 
 
-def _grouped(
+def _read_grouped(
     connection: sqlite3.Connection, request: WindowRequest, grouping: Grouping, remembered: Remembered
 ) -> RunWindow:
     """The rows around a position; heads of groups are rows as well."""

@@ -135,7 +135,7 @@ class RunField(Struct, frozen=True):
     begins_descending: bool = False
 
 
-def _indexed(
+def _indexed_field(
     name: str, order: str, up: str = "a to z", down: str = "z to a", *, covers: str = "status", is_down: bool = False
 ) -> RunField:
     """A field with an index that covers its order, and the columns that counts and figures read from it."""
@@ -145,10 +145,12 @@ def _indexed(
 _NEWEST: Final = "created_us DESC, run_id DESC"
 _OLDEST: Final = "created_us, run_id"
 RUN_FIELDS: Final = (
-    _indexed("active", f"is_final, {_NEWEST}", "active first, each newest first", "active last, each oldest first"),
-    _indexed("status", f"severity, {_NEWEST}"),
-    _indexed("repository", f"repository, {_NEWEST}", covers="status, took_us"),
-    _indexed("branch", f"branch, {_NEWEST}"),
+    _indexed_field(
+        "active", f"is_final, {_NEWEST}", "active first, each newest first", "active last, each oldest first"
+    ),
+    _indexed_field("status", f"severity, {_NEWEST}"),
+    _indexed_field("repository", f"repository, {_NEWEST}", covers="status, took_us"),
+    _indexed_field("branch", f"branch, {_NEWEST}"),
     RunField("started", _OLDEST, "", "oldest first", "newest first", begins_descending=True),
     RunField(
         "updated",
@@ -158,15 +160,15 @@ RUN_FIELDS: Final = (
         "latest change first",
         begins_descending=True,
     ),
-    _indexed("took", "took_us, id", "shortest first", "longest first, active above", is_down=True),
-    _indexed(
+    _indexed_field("took", "took_us, id", "shortest first", "longest first, active above", is_down=True),
+    _indexed_field(
         "findings",
         f"findings, {_OLDEST}",
         "unknown first, then the fewest",
         "most severe first, unknown last",
         is_down=True,
     ),
-    _indexed("agent", f"agent, {_OLDEST}", "unknown first, then a to z", "z to a, unknown last", is_down=True),
+    _indexed_field("agent", f"agent, {_OLDEST}", "unknown first, then a to z", "z to a, unknown last", is_down=True),
     RunField("run", "run_id"),
 )
 FIELD_BY_NAME: Final = {field.name: field for field in RUN_FIELDS}

@@ -105,13 +105,13 @@ class ChoiceInput(LineInput):
 
     def matches(self) -> tuple[str, ...]:
         """Return the suggestions that contain the typed text, those beginning with it first."""
-        stem = self._typed().strip().casefold()
+        stem = self._typed_text().strip().casefold()
         matches = [choice for choice in self._choices if stem in choice.casefold()]
         return tuple(sorted(matches, key=lambda choice: not choice.casefold().startswith(stem)))
 
     def action_choose(self, step: int) -> None:
         """Show the next match; past the ends it restores the typed text."""
-        stem = self._typed()
+        stem = self._typed_text()
         matches = self.matches()
         ring = (stem, *(choice for choice in matches if choice != stem))
         index = ring.index(self.value) if self.value in ring else 0
@@ -120,7 +120,7 @@ class ChoiceInput(LineInput):
         self.value = self._chosen
         self.cursor_position = len(self.value)
 
-    def _typed(self) -> str:
+    def _typed_text(self) -> str:
         return self._stem if self.value == self._chosen else self.value
 
 

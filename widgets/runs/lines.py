@@ -67,7 +67,7 @@ class TableRenderer(Struct, frozen=True):
                 style = self.styles["sorted"]
             segments += [Segment(" " * (placed.x - x), plain), Segment(fit(title, cells), style)]
             x = placed.x + cells
-        strip = _scrolled(segments, layout, width, scroll_x, plain)
+        strip = _scroll(segments, layout, width, scroll_x, plain)
         more = ""
         if layout.width > width:
             more = "▸" if scroll_x < layout.width - width else "◂"
@@ -110,7 +110,7 @@ class TableRenderer(Struct, frozen=True):
                     done = end
             segments.append(Segment(shown[done:], style))
             x = placed.x + cells
-        return _scrolled(segments, layout, width, scroll_x, background)
+        return _scroll(segments, layout, width, scroll_x, background)
 
     def missing(self, texts: tuple[SafeText, ...], width: int, background: Style, *, at_cursor: bool) -> Strip:
         """A line for missing runs: the first of the texts that fits, between two rules."""
@@ -173,7 +173,7 @@ def _visible(placed: PlacedRunColumn, width: int, scroll_x: int) -> int:
     return cells if cells == placed.width or cells >= MIN_CUT_CELLS else 0
 
 
-def _scrolled(segments: list[Segment], layout: RunLayout, width: int, scroll_x: int, background: Style) -> Strip:
+def _scroll(segments: list[Segment], layout: RunLayout, width: int, scroll_x: int, background: Style) -> Strip:
     strip = Strip(segments).extend_cell_length(max(width, layout.width), background)
     if not scroll_x:
         return strip.crop(0, width)
