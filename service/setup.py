@@ -151,7 +151,7 @@ def find_organization(
     connection: sa.Connection, slug: str, present: dict[str, Organization] | None = None
 ) -> Organization:
     """Return the organization with a slug or id; `known` has those that exist, if they were read before."""
-    present = organizations.named(connection, [slug]) if present is None else present
+    present = organizations.by_slugs(connection, [slug]) if present is None else present
     organization = present.get(slug.lower()) or present.get(slug)
     if organization is None:
         raise SetupError(f"there is no organization {slug!r}; create it with: runwarden service org create NAME")
@@ -224,7 +224,7 @@ def add_repository(
     try:
         present = {repository_key(repo): repo for repo in repositories.of(connection, organization.id)}
         repository = repository_of(entry, present, hosts.of(connection, organization.id), folder)
-        repositories.put(connection, organization.id, repository, now)
+        repositories.save(connection, organization.id, repository, now)
     except ValueError as error:
         raise SetupError(f"repository {entry.name}: {error}") from error
     check_triggers(connection, organization, repository)
@@ -239,7 +239,7 @@ def repository_of(
     before = known.get((entry.platform, path.lower()))
     namesake = next((repo for repo in known.values() if repo.name == entry.name and repo is not before), None)
     if namesake is not None:
-        raise repositories.taken(entry.name, namesake.path)
+        raise repositories.name_taken(entry.name, namesake.path)
     if entry.url is None:
         url = hosts.clone_url(connected, entry.platform, path)
         if url is None:
@@ -290,7 +290,7 @@ def put_agent(connection: sa.Connection, entry: AgentEntry, now: Micros, data: P
     """Configure an agent. `data` is the data folder if it runs on this machine, otherwise None."""
     owner = None if entry.organization is None else find_organization(connection, entry.organization)
     agent = agent_of(entry, owner, data)
-    agents.put(connection, agent, now)
+    agents.save(connection, agent, now)
     check_fallbacks(connection)
     return agent
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
-from storage.errors import DatabaseDamagedError, DatabaseNewerError, primary_code, translated
+from storage.errors import DatabaseDamagedError, DatabaseNewerError, primary_code, translate_errors
 from storage.private_file import make_private, opening
 from storage.values import Value, bound, sqlite_text
 
@@ -203,9 +203,9 @@ def copy_database(source: Path, target: Path) -> None:
     partial.unlink(missing_ok=True)
     make_private(partial)
     try:
-        with translated(source, _COPY_FIX), closing(connect(source, {})) as reading:
+        with translate_errors(source, _COPY_FIX), closing(connect(source, {})) as reading:
             reading.execute("VACUUM INTO ?", (str(partial),))
-        with translated(partial, _COPY_FIX), closing(connect(partial, {})) as copy:
+        with translate_errors(partial, _COPY_FIX), closing(connect(partial, {})) as copy:
             check_integrity(copy, source, _COPY_FIX)
         partial.rename(target)
     finally:

@@ -152,7 +152,7 @@ def primary_code(error: sqlite3.Error) -> int:
 
 
 @contextmanager
-def translated(path: Path, damage_fix: str, on_damage: Callable[[], None] | None = None) -> Iterator[None]:
+def translate_errors(path: Path, damage_fix: str, on_damage: Callable[[], None] | None = None) -> Iterator[None]:
     """Raise SQLite's errors as `StorageError`s, except those about our statements; `on_damage` is called before."""
     try:
         yield

@@ -14,7 +14,7 @@ from threading import Lock, Thread
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from storage.database import column, data_version, immediate
-from storage.errors import DatabaseUnopenableError, StorageClosedError, StorageError, translated
+from storage.errors import DatabaseUnopenableError, StorageClosedError, StorageError, translate_errors
 from storage.private_file import file_identity
 from storage.values import Clock
 
@@ -114,7 +114,7 @@ class DatabaseThread:
 
     def _open(self, connect: Callable[[], sqlite3.Connection]) -> None:
         self._close()
-        with translated(self.path, self.damage_fix, self.on_damage):
+        with translate_errors(self.path, self.damage_fix, self.on_damage):
             self._connection = connect()
         self._identity = file_identity(self.path)
 
@@ -125,7 +125,7 @@ class DatabaseThread:
         with self._guard:
             self._running = ticket
         try:
-            with translated(self.path, self.damage_fix, self.on_damage):
+            with translate_errors(self.path, self.damage_fix, self.on_damage):
                 return job(connection)
         except Exception as error:
             # Its frames hold cursors. While one of an interrupted statement is open, the next job is interrupted, too.

@@ -82,7 +82,7 @@ def seconds(value_s: float | None) -> str:
     return NOTHING if value_s is None else span(value_s)
 
 
-def started(at: datetime, step: ChartStep) -> str:
+def period_text(at: datetime, step: ChartStep) -> str:
     """The start of an outcome's hour or day: `14:00`, or `Mon 4 May`."""
     local = at.astimezone()
     return f"{local:%H:%M}" if step == "hour" else f"{local:%a} {local.day} {local:%b}"
@@ -167,7 +167,7 @@ class OutcomesChart(PlotextPlot, can_focus=True):
         for period, position in zip(view.outcomes, positions, strict=True):
             foot = 0
             parts = [getattr(period, name) for _, name in STACK]
-            for (badge, _), tall in zip(STACK, stacked(parts, top, rows), strict=True):
+            for (badge, _), tall in zip(STACK, stack_heights(parts, top, rows), strict=True):
                 cells[badge] += [(position + x, foot + y) for x in range(wide) for y in range(tall)]
                 foot += tall
             if not period.total and view.is_partial(period):
@@ -248,7 +248,7 @@ def _stand_apart(marks: Sequence[tuple[int, str]], more: int = 0) -> bool:
     return all(after - before >= reach for (before, _), (after, _) in pairwise(marks))
 
 
-def stacked(values: Sequence[int], top: float, rows: int) -> list[int]:
+def stack_heights(values: Sequence[int], top: float, rows: int) -> list[int]:
     """The height of each part of a bar in rows, from the bottom up.
 
     Each part has at least one row, so that one failure among a thousand is visible.
@@ -308,7 +308,7 @@ def table_rows(view: InsightsView) -> Iterator[LeadRow]:
     for period in reversed(view.outcomes):
         other_ends = (period.ended_otherwise,) if others else ()
         numbers = (period.total, period.completed, period.failed, *other_ends, period.unfinished)
-        name = started(period.start, view.step) + (" (partial)" if view.is_partial(period) else "")
+        name = period_text(period.start, view.step) + (" (partial)" if view.is_partial(period) else "")
         rows.append((f"at:{period.start.isoformat()}", (name, *(f"{number:,}" for number in numbers))))
     yield from _table(f"Outcomes by the {view.step} of creation", head, rows)
     head = ("repository", "runs", "success", "failed", "p50", "p95", "of runs")

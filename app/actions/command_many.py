@@ -196,24 +196,24 @@ async def retry_runs(
 
 async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> Retry:
 
-    def refused(run_id: str, reason: str) -> Retry:
+    def refusal(run_id: str, reason: str) -> Retry:
         return Retry(run_id, BatchResult("refused", problem=reason))
 
     try:
         run = await RunLookup(engine).current(text)
     except CommandFailedError as error:
-        return refused(text, error.message)
+        return refusal(text, error.message)
     detail = await engine.cache.detail(run.run_id)
     if detail is None or not detail.is_final:
-        return refused(run.run_id, f"It has not ended: {run.status}.")
+        return refusal(run.run_id, f"It has not ended: {run.status}.")
     if run.status == "completed":
-        return refused(run.run_id, "It completed.")
+        return refusal(run.run_id, "It completed.")
     try:
         asked = await original_request(engine.ledger, engine.extension.turns, detail)
     except ApiError as error:
-        return refused(run.run_id, f"The service could not be asked for its instructions: {error.message}")
+        return refusal(run.run_id, f"The service could not be asked for its instructions: {error.message}")
     if not isinstance(asked, Asked):
-        return refused(run.run_id, asked.reason)
+        return refusal(run.run_id, asked.reason)
     # Each failure is retried once; a run that works and fails again has a new failure, and so another key.
     key = f"{prefix}-{run.run_id}" if prefix else retry_key(run)
     return Retry(run.run_id, await rehearse_write(engine, asked.request, key), asked.request, key, asked=asked)

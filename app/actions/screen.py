@@ -363,13 +363,13 @@ class ActivityScreen(BaseScreen):
     def open_form(self, form: ModalScreen[Action | None]) -> None:
         """Open a form; once it closes, the cursor moves to its write."""
 
-        def closed(action: Action | None) -> None:
+        def take_result(action: Action | None) -> None:
             self._sought = action.action_id if action is not None else self._sought
             self._reader.ask()
             if action is not None and action.state == "confirmed":
                 self.session.poll_soon()
 
-        self.app.push_screen(form, closed)
+        self.app.push_screen(form, take_result)
 
     @on(LineTable.EndReached)
     def read_more(self) -> None:

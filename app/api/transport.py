@@ -35,7 +35,7 @@ from app.api.errors import (
 )
 from app.api.network import REFUSED, TRUST, Network
 from app.api.timestamps import retry_after_s
-from app.engine.text import shortened
+from app.engine.text import shorten
 from app.profiles.token import ReadToken, Token, TokenError, TokenSource, source_after_refusal
 from app.profiles.values import base_address
 from app.version import __version__
@@ -326,7 +326,7 @@ async def _failure(response: httpx.Response, token: Token) -> RefusedError:
     except (UnusableAnswerError, httpx.HTTPError, ValueError, RecursionError):
         body = _FailureBody()
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
-    message = shortened(body.message or f"The service answered {status}{phrase}.", _MAX_MESSAGE)
+    message = shorten(body.message or f"The service answered {status}{phrase}.", _MAX_MESSAGE)
     code = None if body.error_code is None else body.error_code[:_MAX_CODE]
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         retry_after = response.headers.get("Retry-After")

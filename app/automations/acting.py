@@ -36,7 +36,7 @@ from app.automations.rule import (
     filled_argument,
 )
 from app.engine.engine import Engine
-from app.engine.text import filled, first_line
+from app.engine.text import fill, first_line
 from app.engine.times import rfc3339
 from app.notify.alerts import own_alert
 from app.notify.channels import run_program
@@ -129,17 +129,17 @@ class ResponseRunner(Struct, frozen=True):
         match rule.do:
             case DoStart(instructions, repository, branch):
                 try:
-                    reference = Repository.parse(filled(repository, facts))
+                    reference = Repository.parse(fill(repository, facts))
                 except ValueError as error:
                     raise CannotActError(str(error)) from error
-                branch_name = filled(branch or "", facts) or None
-                return StartRun(filled(instructions, facts), reference, branch_name, {RULE: rule.name})
+                branch_name = fill(branch or "", facts) or None
+                return StartRun(fill(instructions, facts), reference, branch_name, {RULE: rule.name})
             case DoAgent(agent, repository, branch, inputs):
-                values = {name: filled(value, facts) for name, value in inputs}
-                return StartAgent(agent, filled(repository, facts), filled(branch or "", facts) or None, {**values})
+                values = {name: fill(value, facts) for name, value in inputs}
+                return StartAgent(agent, fill(repository, facts), fill(branch or "", facts) or None, {**values})
             case DoContinue(instructions):
                 run = (await self._cached_run(facts)).run
-                return ContinueRun(run.run_id, filled(instructions, facts), run.repository, None, {RULE: rule.name})
+                return ContinueRun(run.run_id, fill(instructions, facts), run.repository, None, {RULE: rule.name})
             case DoCancel():
                 cancellation = CancelRun(facts["run.id"])
                 try:
@@ -233,11 +233,11 @@ def make_alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profi
     subject = facts.get("run.repository") or facts.get("host.platform") or facts.get("action.id") or ""
     status = facts.get("run.status") or facts.get("host.status", "")
     word = status or ("outcome unknown" if "action.id" in facts else "")
-    title = filled(do.title, facts) or f"{decision.rule}: {subject} {word}".rstrip(": ")
+    title = fill(do.title, facts) or f"{decision.rule}: {subject} {word}".rstrip(": ")
     # A lasting state is announced a while after it began.
     since = f"since {decision.occurrence.at.astimezone():%H:%M:%S}" if "host.platform" in facts else ""
     usual = filter(None, [facts.get("run.branch"), facts.get("run.id"), since, profile])
-    text = filled(do.text, facts) or " · ".join(usual)
+    text = fill(do.text, facts) or " · ".join(usual)
     about = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith(("run.", "host."))}
     if "id" in about:
         about["run_id"] = about.pop("id")

@@ -24,7 +24,7 @@ from app.automations.rule import DoCommand, DoNotify, OnHealth, OnRun, OnStuck, 
 from app.automations.runner import Attempt, Program, Runner
 from app.engine.engine import Engine
 from app.engine.events import Event, LinkChanged, StorageFailed
-from app.engine.text import filled
+from app.engine.text import fill
 from app.engine.times import rfc3339
 from app.health.incidents import IncidentReader
 from app.notify.dispatcher import Dispatcher, Say
@@ -121,7 +121,7 @@ class Bot:
         match rule.do:
             case DoNotify(route, title, text):
                 texts = title or "(derived from the rule's name and its trigger)", text
-                return "NOTIFY", route, "\n".join(filled(part, facts) for part in texts if part)
+                return "NOTIFY", route, "\n".join(fill(part, facts) for part in texts if part)
             case DoCommand(argv):
                 return "RUN", shlex.join(filled_argument(argument, facts) for argument in argv), ""
         request = await self._runner.responses.request(rule, decision)

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from app.automations.fire_times import upcoming
 from app.automations.rule import OnHealth, OnRun, OnStuck, OnUnknownAction, Rule, Scope
-from app.engine.text import shortened
+from app.engine.text import shorten
 from app.engine.times import rfc3339
 from app.health.facts import Incident
 from app.health.incidents import IncidentReader
@@ -133,7 +133,7 @@ class Observer:
         if not reason and self.questions and self.ask_reason is not None:
             self.questions -= 1
             reason = await self.ask_reason(run_id)
-        return shortened(reason, 1_000) or "no reason given"
+        return shorten(reason, 1_000) or "no reason given"
 
     async def is_labelled(self, run_id: str, scope: Scope) -> bool:
         """Whether the run's metadata, as the service returns it or else as this machine sent it, match the scope."""

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Struct, field
 
-from app.engine.text import as_argument, filled
+from app.engine.text import as_argument, fill
 from app.engine.times import MAX_DURATION, span
 from app.profiles.values import Between, OneOrMore, QuietHours
 from storage.records import ActionKind
@@ -229,7 +229,7 @@ def names_in(text: str) -> list[str]:
 
 def filled_argument(argument: str, facts: Mapping[str, str]) -> str:
     """A program's argument with its placeholders filled; a value cannot turn it into an option or a file name."""
-    text = filled(argument, facts)
+    text = fill(argument, facts)
     return as_argument(text) if _PLACEHOLDER.match(argument) else text
 
 

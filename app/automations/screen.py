@@ -24,7 +24,7 @@ from app.console.troubles import UNREADABLE, storage_notice
 from app.engine.events import Event, StateChangedElsewhere
 from app.engine.files import login
 from app.engine.text import safe_block, safe_text
-from app.engine.times import ago, started
+from app.engine.times import ago, start_text
 from app.profiles import ConfigError
 from storage.errors import StorageError
 from storage.records import FINAL_STATUSES, RunFilter
@@ -299,7 +299,7 @@ class AutomationsScreen(BaseScreen):
         for run in runs:
             badge = run_badge(run.status)
             place = f"{safe_text(run.repository.label, limit=60)}  {safe_text(run.branch_name, limit=60)}"
-            when = f"{started(run.created_at, now)}  {safe_text(run.run_id)}"
+            when = f"{start_text(run.created_at, now)}  {safe_text(run.run_id)}"
             choices.append((Content.assemble((badge.text, badge.style), f"  {place}\n  {when}"), run.run_id))
         return await self.app.push_screen_wait(ChoiceSheet("Choose a run", choices))
 

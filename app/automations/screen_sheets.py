@@ -127,15 +127,15 @@ class ApprovalsSheet(Sheet[None]):
         done = list[Approval]()
         late = list[Approval]()
 
-        def named(some: list[Approval]) -> str:
+        def name_of(some: list[Approval]) -> str:
             return safe_text(some[0].decision.rule, limit=60) if len(some) == 1 else f"{len(some)} requests"
 
         for approval in approvals:
             is_in_time = await state.answer(approval.decision.decision_id, word, author)
             (done if is_in_time else late).append(approval)
-        sentences = [f"No longer waiting: {named(late)}; see the journal."] if late else []
+        sentences = [f"No longer waiting: {name_of(late)}; see the journal."] if late else []
         if done:
-            sentences.append(f"{word.capitalize()}: {named(done)}.")
+            sentences.append(f"{word.capitalize()}: {name_of(done)}.")
         if done and word == "approved":
             bot = await working_process(state, engine.clock())
             start = f"It is sent as soon as a bot is running: {self._file.settings.command_line} watch"
@@ -266,13 +266,13 @@ class ReplaySheet(Sheet[None]):
     async def _replay(self) -> None:
         since = self._now - HISTORY
 
-        def reached(moment: datetime) -> None:
+        def note_progress(moment: datetime) -> None:
             if self._is_done:
                 raise _StoppedError
             self._reached = moment
 
         def work() -> Replayed:
-            return asyncio.run(replay(self._engine, (self._rule,), since, self._now, reached))[self._rule.name]
+            return asyncio.run(replay(self._engine, (self._rule,), since, self._now, note_progress))[self._rule.name]
 
         try:
             # On a separate thread and event loop: a long history must not delay keys.

@@ -31,7 +31,7 @@ from app.automations.rule import (
     is_quiet,
     lasts,
 )
-from app.engine.text import shortened
+from app.engine.text import shorten
 from app.engine.times import span
 from storage.records import FINAL_STATUSES, STATUS_BY_NAME, STATUS_ORDER
 from storage.records.health import HEALTH_KEPT
@@ -176,7 +176,7 @@ def _scope(scope: Scope) -> str:
 
 
 def _quote(text: str) -> str:
-    return f"“{shortened(' '.join(text.split()), 60)}”"
+    return f"“{shorten(' '.join(text.split()), 60)}”"
 
 
 def _duration(duration: timedelta) -> str:

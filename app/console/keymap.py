@@ -60,7 +60,7 @@ def catalog() -> tuple[KeyFact, ...]:
     return tuple(
         KeyFact(
             name,
-            tuple(dict.fromkeys(key for _, binding in pairs if (key := written(binding.key)))),
+            tuple(dict.fromkeys(key for _, binding in pairs if (key := key_text(binding.key)))),
             pairs[0][1].description,
             tuple(dict.fromkeys(owner for owner, _ in pairs)),
         )
@@ -157,7 +157,7 @@ def normal(key: str) -> str:
     return "+".join([*modifiers, name])
 
 
-def written(key: str) -> str:
+def key_text(key: str) -> str:
     """A key as users write it: `question_mark` is `?`; empty: it is not a key."""
     # A comma separates keys.
     if key == "comma":

@@ -12,7 +12,7 @@ from textual.content import Content
 
 from app.console.base import BaseScreen
 from app.console.sheets import ConfirmSheet
-from app.engine.processes import end_group, started
+from app.engine.processes import end_group, start_program
 from app.engine.text import SafeText, safe_text
 from app.profiles import UserCommand
 from app.profiles.settings import RUN_PLACEHOLDERS
@@ -64,7 +64,7 @@ async def run_beside(argv: Sequence[str], *, deadline_s: float = DEADLINE_S) -> 
         CommandUnusableError: It did not start.
     """
     try:
-        process = await started(*argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        process = await start_program(*argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     except (OSError, ValueError) as error:
         raise _did_not_start(argv, error) from error
     try:

@@ -24,12 +24,12 @@ from textual.style import Style
 from textual.widgets import Input
 
 from app.console.base import ALL, TABS, BaseScreen, key_actions, screen_type
-from app.console.keymap import bindings_of, written
+from app.console.keymap import bindings_of, key_text
 from app.console.session import GoToTab, OpenRun, SwitchProfile
 from app.console.sheets import OVER_CSS, Sheet
 from app.console.themes import THEMES, UserPreferences, keep_preferences, read_preferences
 from app.engine.text import safe_text
-from app.runs.query import KeyName, listed
+from app.runs.query import KeyName, list_terms
 from app.runs.screen_views import PreferencesFile, views_of
 from storage.records import RunFilter, RunSort
 from widgets.kit.badges import STYLES
@@ -197,7 +197,9 @@ async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:
             ("branch", "Branch", (await cache.branches(RunFilter()))[:MAX_NAMES]),
         )
         for key, word, names in values:
-            leads += [(f"{word} {name}", "its runs", GoToTab("runs", " ".join(listed(key, (name,))))) for name in names]
+            leads += [
+                (f"{word} {name}", "its runs", GoToTab("runs", " ".join(list_terms(key, (name,))))) for name in names
+            ]
         for action in (await session.engine.ledger.organizations())[:MAX_NAMES]:
             lead = GoToTab("organizations", action.action_id)
             leads.append((f"Organization {action.subject}", action.state, lead))
@@ -230,7 +232,7 @@ def _other_tabs(screen: BaseScreen) -> Iterator[PaletteCommand]:
         for action, binding in actions.items():
             if action.partition("(")[0].rpartition(".")[2] not in MOVES:
                 name = f"{binding.description[0].upper()}{binding.description[1:]} ({tab.title})"
-                yield PaletteCommand(name, written(binding.key), partial(_go_and_do, screen.app, tab.name, action))
+                yield PaletteCommand(name, key_text(binding.key), partial(_go_and_do, screen.app, tab.name, action))
 
 
 async def _go_and_do(app: App[Any], tab: str, action: str) -> None:

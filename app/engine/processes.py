@@ -28,7 +28,7 @@ async def within(deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
         task.cancel()
 
 
-async def started(*argv: str, **options: Any) -> asyncio.subprocess.Process:
+async def start_program(*argv: str, **options: Any) -> asyncio.subprocess.Process:
     """Start a program in a new session. If the start is cancelled, the program and its children are killed."""
     starting = asyncio.ensure_future(asyncio.create_subprocess_exec(*argv, start_new_session=True, **options))
     try:

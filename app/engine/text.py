@@ -44,13 +44,13 @@ def safe_text(text: str, *, limit: int = 500) -> SafeText:
     nothing.
     """
     # Cut first, which bounds the cost of everything below.
-    cut = shortened(text, limit)
+    cut = shorten(text, limit)
     if cut.isprintable() and cut.isascii():
         return SafeText(cut)
     return SafeText("".join(_printable(cut)))
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Return the text, cut to `limit` with a final `…` if it is longer; the result is not safe text yet."""
     return text if len(text) <= limit else text[: limit - 1] + _ELLIPSIS
 
@@ -60,7 +60,7 @@ def safe_block(text: str, *, limit: int = 20_000, lines: int = 1_000) -> tuple[S
 
     Line ends (LF, CRLF, CR) divide lines; tabs become spaces up to the next fourth column.
     """
-    cut = shortened(text, limit)
+    cut = shorten(text, limit)
     parts = cut.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if len(parts) > lines:
         parts = [*parts[: lines - 1], _ELLIPSIS]
@@ -146,7 +146,7 @@ def csv_cell(value: object) -> str:
     return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
-def filled(text: str, values: Mapping[str, str]) -> str:
+def fill(text: str, values: Mapping[str, str]) -> str:
     """Return the text with its placeholders filled in one pass; unknown ones, and braces inside a value, stay."""
     return re.sub(r"\{([\w.]+)\}", lambda match: values.get(match[1], match[0]), text)
 

@@ -105,7 +105,7 @@ def exact_ago(then: datetime | None, now: datetime) -> str:
     return f"{_one_unit(seconds)} ago" if seconds >= 0 else f"in {_one_unit(-seconds)}"
 
 
-def started(then: datetime | None, now: datetime) -> str:
+def start_text(then: datetime | None, now: datetime) -> str:
     """When something started, in at most twelve cells: `4m ago`, `12 Apr 07:38`, `12 Apr 2025`; `-` if unknown."""
     if then is None:
         return "-"

@@ -88,13 +88,13 @@ async def done(invocation: Invocation, /, *, keys: tuple[str, ...]) -> int:
 async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **options: Any) -> int:
     """Retry the failed runs of items, as `runs retry` does: of an outage, all runs that it broke."""
 
-    async def named(engine: Engine) -> list[str]:
+    async def read_ids(engine: Engine) -> list[str]:
         items = _find_items(await Inbox.of(engine).items(), keys)
         if run_ids := [run_id for item in items if item.kind in RETRIED for run_id in item.run_ids]:
             return run_ids
         raise failed("not_found", "Nothing was sent: these items have no failed runs.")
 
-    return await retry_runs(invocation, named, **options)
+    return await retry_runs(invocation, read_ids, **options)
 
 
 @inbox.command("snooze")

@@ -33,8 +33,8 @@ from widgets.insights import (
     ChartStep,
     InsightsView,
     OutcomesChart,
+    period_text,
     repository_rows,
-    started,
     table_rows,
 )
 from widgets.kit import hidden
@@ -220,13 +220,13 @@ class InsightsScreen(BaseScreen):
         if view is None:
             return
 
-        async def written(path: Path) -> str:
+        async def write_export(path: Path) -> str:
             await asyncio.to_thread(write, view, path)
             return f"Written: {path}"
 
         name = f"runwarden-{self._engine.profile.name}-{self._span.name}-{today:%Y-%m-%d}.csv"
         suggested = Path.cwd() / "".join(c if c.isalnum() or c in "-._" else "-" for c in name)
-        sheet = ExportScreen("Export these figures", suggested, written)
+        sheet = ExportScreen("Export these figures", suggested, write_export)
         if result := await self.app.push_screen_wait(sheet):
             self.session.notify(result)
 
@@ -259,7 +259,7 @@ class InsightsScreen(BaseScreen):
             period = view.outcomes[index]
             remark = ", partial" if view.is_partial(period) else ""
             runs = f"{plural(period.total, 'run')}, {period.failed:,} failed"
-            title = f"{started(period.start, view.step)}: {runs}{remark}"
+            title = f"{period_text(period.start, view.step)}: {runs}{remark}"
         self.query_one("#insight-outcomes").border_subtitle = title
         self.refresh_bindings()
 

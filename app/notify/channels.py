@@ -19,8 +19,8 @@ from typing import Final, Self
 from msgspec import Struct, field
 
 from app.api.network import Network
-from app.engine.processes import end_group, started, within
-from app.engine.text import SafeText, as_argument, filled, safe_text
+from app.engine.processes import end_group, start_program, within
+from app.engine.text import SafeText, as_argument, fill, safe_text
 from app.profiles import NotifyRoute, NotifySettings
 from app.profiles.settings import DEFAULT_ROUTE, Markup
 from app.version import how_to_add
@@ -89,7 +89,7 @@ async def run_program(
     with TemporaryFile() as errors:
         try:
             nothing = asyncio.subprocess.DEVNULL
-            process = await started(*argv, env=env, stdin=nothing, stdout=nothing, stderr=errors)
+            process = await start_program(*argv, env=env, stdin=nothing, stdout=nothing, stderr=errors)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else "an argument cannot be passed on"
             return f"{name} cannot be run: {reason}. Correct the command in the configuration, or take it out."
@@ -143,7 +143,7 @@ class Channels(Struct, frozen=True):
                 # Foreign text must not be taken for an option or a file name.
                 values = {**dict.fromkeys(FACTS, ""), **text.values, "title": text.title, "body": text.body}
                 safe = {name: as_argument(safe_text(value, limit=300)) for name, value in values.items()}
-                troubles.append(await run_program([filled(argument, safe) for argument in self.command]))
+                troubles.append(await run_program([fill(argument, safe) for argument in self.command]))
         return tuple(dict.fromkeys(trouble for trouble in troubles if trouble is not None))
 
 
@@ -186,7 +186,7 @@ async def relay(route: NotifyRoute, title: str, body: str, level: str, network: 
     argv = (sys.executable, "-P", "-m", "app.notify.relay_child")
     pipe = asyncio.subprocess.PIPE
     try:
-        process = await started(*argv, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=env)
+        process = await start_program(*argv, stdin=pipe, stdout=pipe, stderr=asyncio.subprocess.DEVNULL, env=env)
     except OSError as error:
         return f"Route {route.name}: no process can be started ({error.strerror})."
     try:
@@ -280,4 +280,4 @@ def render(
     command = " · {command_line} notify ack {id}" if is_repeated and not route.text else ""
     title = route.title or "{title}"
     text = f"{route.text or '{body}'}{command}{number}"
-    return filled(title, values), filled(text, values)
+    return fill(title, values), fill(text, values)

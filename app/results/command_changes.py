@@ -15,7 +15,7 @@ from app.engine.text import plural, safe_text
 from app.engine.times import rfc3339
 from app.results.checkout import AnotherRepositoryError, check_out, check_remotes, save
 from app.results.checkout import apply as apply_change
-from app.results.command_results import TURN_OPTION, opened, require
+from app.results.command_results import TURN_OPTION, open_results, require
 from app.results.diff import Patch
 from app.results.git import GitError
 from storage.records.results import Change, ChangedFile
@@ -145,7 +145,7 @@ async def diff(
     """
     if stat and name_only:
         raise click.UsageError("Give one of --stat and --name-only")
-    async with opened(invocation, run_id) as (_, results, detail):
+    async with open_results(invocation, run_id) as (_, results, detail):
         change = require(await results.change(detail, turn))
     output = invocation.output
     print_origin(output, change)
@@ -183,7 +183,7 @@ async def diff(
 @async_command
 async def review(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     """Print a run's review: its agent's findings, and the Markdown that it added or changed (`results.reviews`)."""
-    async with opened(invocation, run_id) as (_, results, detail):
+    async with open_results(invocation, run_id) as (_, results, detail):
         reviews = require(await results.reviews(detail, turn))
     output = invocation.output
     if output.format is Format.JSON:
@@ -222,7 +222,7 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
 
     The checkout is the one that the current folder is in, or DIR.
     """
-    async with opened(invocation, run_id) as (_, results, detail):
+    async with open_results(invocation, run_id) as (_, results, detail):
         change = require(await results.change(detail, turn))
     print_origin(invocation.output, change)
     repository = detail.run.repository
@@ -250,7 +250,7 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
 
     It shares the objects of that checkout if both are of one repository. No hook, filter or LFS runs.
     """
-    async with opened(invocation, run_id) as (_, results, detail):
+    async with open_results(invocation, run_id) as (_, results, detail):
         history = require(await results.history(detail))
         try:
             done = await check_out(history, detail.run.branch_name, folder)
@@ -282,7 +282,7 @@ async def artifacts(
 
     NAMEs are saved in the current folder, unless -C names another. Of equal names, the newest turn's is saved.
     """
-    async with opened(invocation, run_id) as (_, results, detail):
+    async with open_results(invocation, run_id) as (_, results, detail):
         turns = [entry for entry in require(await results.turns(detail)).turns if turn in {None, entry.number}]
         pairs = [(entry.number, artifact) for entry in reversed(turns) for artifact in entry.artifacts]
         if is_saving := folder is not None or bool(names):

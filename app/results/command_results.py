@@ -54,7 +54,7 @@ END_FACTS: Final = "outcome reason failure_kind summary question commit"
 
 
 @asynccontextmanager
-async def opened(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Engine, Results, RunDetail]]":
+async def open_results(invocation: Invocation, run_id: str) -> "AsyncIterator[tuple[Engine, Results, RunDetail]]":
     """A run from the service or the cache, and its results."""
     async with invocation.engine(needs_token=False) as engine:
         lookup = RunLookup(engine)
@@ -196,7 +196,7 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     Turns come from the service's results or from git. RUN_ID may be abbreviated, as long as it is unique.
     """
     output = invocation.output
-    async with opened(invocation, run_id) as (engine, results, detail):
+    async with open_results(invocation, run_id) as (engine, results, detail):
         about = await _About.read(engine, detail.run)
         answer = await results.turns(detail)
     if isinstance(answer, Unavailable) and output.format is Format.TABLE:
@@ -268,7 +268,7 @@ def _print_turn(output: Output, turn: "Turn", agent: str | None) -> None:
 async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
     """Open a run in the browser, by the address that `console.run_url` or the service gives; print that address."""
     if pull:
-        async with opened(invocation, run_id) as (_, results, detail):
+        async with open_results(invocation, run_id) as (_, results, detail):
             turns = require(await results.turns(detail))
         pulls = [posting for posting in turns.postings if posting.kind == "pull_request"]
         address = next((posting.url for posting in pulls if posting.url), None)

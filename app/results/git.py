@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct
 
 from app.api.network import TRUST, Network
-from app.engine.processes import end_group, signal_group, started
+from app.engine.processes import end_group, signal_group, start_program
 from app.engine.text import safe_text
 from storage import RunwardenError
 
@@ -137,7 +137,7 @@ class Git(Struct, frozen=True):
         self, argv: Sequence[str], env: Mapping[str, str], folder: Path, stdin: bytes = b"", max_bytes: int = _CHUNK
     ) -> bytes:
         try:
-            process = await started(
+            process = await start_program(
                 *argv,
                 stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,

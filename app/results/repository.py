@@ -324,7 +324,7 @@ class TurnCommits(Struct, frozen=True):
     commits: tuple[Commit, ...]
 
 
-def observed(detail: RunDetail) -> list[Turn]:
+def observed_turns(detail: RunDetail) -> list[Turn]:
     """The turns of a run as they were seen from here: when each began and ended, and how."""
     run = detail.run
     finals = detail.final_statuses
@@ -346,7 +346,7 @@ def observed(detail: RunDetail) -> list[Turn]:
 
 def of_commits(detail: RunDetail, commits: Sequence[Commit]) -> tuple[list[TurnCommits], str]:
     """The turns of a run with their commits, and a remark on how these were found."""
-    seen = observed(detail)
+    seen = observed_turns(detail)
     marked: dict[int, list[Commit]] = {}
     for commit in commits:
         for mark in commit.marks:

@@ -59,7 +59,7 @@ def findings(text: str) -> tuple[Finding, ...]:
     return tuple(results)
 
 
-def reported(turn: int, reports: Sequence[ReportedFinding]) -> Review:
+def review_of_reports(turn: int, reports: Sequence[ReportedFinding]) -> Review:
     """A review made of an agent's findings, by file, the heaviest first."""
     heaviest: dict[str, int] = {}
     for report in reports:

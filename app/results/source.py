@@ -15,7 +15,7 @@ from app.profiles import Settings, data_root
 from app.results.diff import Patch, new_side
 from app.results.git import Git, GitError
 from app.results.repository import MAX_FILE, CommitHistory, NoTurnError, RunRepositories
-from app.results.review import findings, reported
+from app.results.review import findings, review_of_reports
 from app.results.service import ServiceExtension
 from storage.records import RunDetail
 from storage.records.results import Artifact, Change, LogChunk, Review, RunTurns, Unavailable
@@ -110,7 +110,7 @@ class Results:
         with_findings = [row for row in turns if row.findings is not None and turn in {None, row.number}]
         if not with_findings:
             return written
-        report = reported(with_findings[-1].number, with_findings[-1].findings or ())
+        report = review_of_reports(with_findings[-1].number, with_findings[-1].findings or ())
         if isinstance(written, Unavailable):
             return (report,)
         reported_lines = {(finding.path, finding.line) for review in written for finding in review.findings}

@@ -202,14 +202,14 @@ def value_text(value: str, key: KeyName) -> str:
     return '"{}"'.format(re.sub(r'(["\\])', r"\\\1", value))
 
 
-def listed(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
+def list_terms(key: KeyName, asked: Iterable[str], excluded: Iterable[str] = ()) -> Iterator[str]:
     """The terms for included and for excluded values."""
     for sign, values in (("", tuple(asked)), ("-", tuple(excluded))):
         if values:
             yield f"{sign}{key}:{','.join(value_text(value, key) for value in values)}"
 
 
-def given(term: Term) -> tuple[QueryToken, ...]:
+def values_of(term: Term) -> tuple[QueryToken, ...]:
     """The term's values, without an empty one after a comma."""
     return tuple(token for token in term.tokens if token.text or token.is_quoted)
 
@@ -227,7 +227,7 @@ def broken(term: Term, wanted: KeyName) -> QueryProblem | None:
             suggestion = closest(token.text.casefold(), FINDINGS)
             fix = f"Did you mean finding:{suggestion}?" if suggestion else f"There are {', '.join(FINDINGS)}."
             return QueryProblem(token.start, token.end, f"There is no finding {token.text!r}.", fix)
-    if not given(term):
+    if not values_of(term):
         return QueryProblem(term.end, term.end, f"{term.key}: lacks its value.", f"As in {_BY_NAME[wanted].example}")
     if wanted in TAKES_ONE and len(term.tokens) > 1:
         start = term.tokens[1].start - 1
@@ -310,7 +310,7 @@ class _Parser:
             case "is":
                 return self._is(term)
         values = self.lists.setdefault(f"{'not_' if term.is_negated else ''}{_FIELDS[key]}", {})
-        values.update(dict.fromkeys(read_value(token, key) for token in given(term)))
+        values.update(dict.fromkeys(read_value(token, key) for token in values_of(term)))
         return None
 
     def blame(self, start: int, end: int, message: str, fix: str) -> None:

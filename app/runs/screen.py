@@ -14,7 +14,7 @@ from textual.widgets import Input
 from app.console.session import GoToTab, OpenRun, Session
 from app.console.troubles import UNREADABLE
 from app.engine.text import safe_text
-from app.runs.query import KeyName, listed, parse, suggestions
+from app.runs.query import KeyName, list_terms, parse, suggestions
 from app.runs.screen_actions import ON_A_RUN, RETRY, RUN_BINDINGS, RunActions, ids_of, keys_for, using_engine
 from app.runs.screen_loader import RunsLoader
 from app.runs.screen_older import OlderRuns
@@ -24,16 +24,16 @@ from app.runs.screen_views import (
     TableQuery,
     View,
     first_query,
-    named,
     problem_texts,
     replace_terms,
+    view_named,
     views_of,
 )
 from storage.records import Action, RunRow
 from storage.records.query import GROUPINGS, Grouping, RunGroup
 from widgets.frame import Notice
 from widgets.inbox import NeedsYou
-from widgets.kit import hidden, unkeyed
+from widgets.kit import hidden, keyless
 from widgets.runs.filter import FilterBar, SearchInput, ViewTab
 from widgets.runs.pane import OTHER_LINES, WIDE, RunPane, SplitView
 from widgets.runs.table import RunTable
@@ -55,29 +55,29 @@ class RunsScreen(RunActions):
         *RUN_BINDINGS,
         Binding("slash", "search", "search", tooltip="Search words, or status:failed …", id="runs.search"),
         Binding("s", "pick_values('status')", "status", tooltip="Filter by status", id="runs.statuses"),
-        unkeyed("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
+        keyless("pick_values('repo')", "repository", tooltip="Filter by repository", id="runs.repositories"),
         hidden("b", "pick_values('branch')", "branch", tooltip="Filter by branch", id="runs.branches"),
         hidden("t", "pick_dates", "when", tooltip="Filter by time", id="runs.dates"),
-        unkeyed("same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
-        unkeyed("pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
-        unkeyed("group", "group", tooltip=GROUPED, id="runs.group"),
-        unkeyed("fold", "fold group", tooltip="Fold or unfold the group, like enter on its title", id="runs.fold"),
-        unkeyed("fold_all", "fold all groups", tooltip="Fold or unfold all groups", id="runs.fold_all"),
+        keyless("same_branch", "this branch", tooltip="All runs on this run's branch", id="runs.same_branch"),
+        keyless("pick_order", "sort", tooltip="Sort by another column", id="runs.order"),
+        keyless("group", "group", tooltip=GROUPED, id="runs.group"),
+        keyless("fold", "fold group", tooltip="Fold or unfold the group, like enter on its title", id="runs.fold"),
+        keyless("fold_all", "fold all groups", tooltip="Fold or unfold all groups", id="runs.fold_all"),
         hidden("right_square_bracket", "step_view(1)", "next view", id="runs.next_view"),
         hidden("left_square_bracket", "step_view(-1)", "previous view", id="runs.prev_view"),
-        unkeyed("views", "views", tooltip="Show a view, or delete a saved one", id="runs.views"),
+        keyless("views", "views", tooltip="Show a view, or delete a saved one", id="runs.views"),
         hidden("u", "undo", "undo", tooltip="Restore the view just deleted", id="runs.undo"),
-        unkeyed("save_view", "save view", tooltip="Save the filter and order as a tab", id="runs.save_view"),
+        keyless("save_view", "save view", tooltip="Save the filter and order as a tab", id="runs.save_view"),
         hidden("asterisk", "mark_all", "mark all", tooltip="Mark all that match", id="runs.mark_all"),
         RETRY,
-        unkeyed("export", "export", tooltip="Write the marked runs, or all that match, to a file", id="runs.export"),
-        unkeyed("fetch_older", "fetch older runs", tooltip="Fetch older runs that match", id="runs.older"),
-        unkeyed("pause(True)", "pause fetching", tooltip="Stop fetching older runs in the background", id="runs.pause"),
-        unkeyed(
+        keyless("export", "export", tooltip="Write the marked runs, or all that match, to a file", id="runs.export"),
+        keyless("fetch_older", "fetch older runs", tooltip="Fetch older runs that match", id="runs.older"),
+        keyless("pause(True)", "pause fetching", tooltip="Stop fetching older runs in the background", id="runs.pause"),
+        keyless(
             "pause(False)", "resume fetching", tooltip="Fetch older runs in the background again", id="runs.resume"
         ),
-        unkeyed("columns", "columns", tooltip="Choose columns, their order and width", id="runs.columns"),
-        unkeyed("pane", "detail on/off", id="runs.pane"),
+        keyless("columns", "columns", tooltip="Choose columns, their order and width", id="runs.columns"),
+        keyless("pane", "detail on/off", id="runs.pane"),
         hidden("escape", "clear", "clear", tooltip="Stop fetching, or clear marks, filter or view", id="runs.clear"),
     ]
 
@@ -288,7 +288,7 @@ class RunsScreen(RunActions):
     def action_same_branch(self) -> None:
         if (row := self.table.row) is not None:
             branches = (row.branch_name,) if row.branch_name else ()
-            self.set_line(" ".join((*listed("repo", (row.repository,)), *listed("branch", branches))))
+            self.set_line(" ".join((*list_terms("repo", (row.repository,)), *list_terms("branch", branches))))
 
     def action_group(self) -> None:
         """Switch to the next grouping; after the last one, remove it."""
@@ -387,7 +387,7 @@ class RunsScreen(RunActions):
 
         keys: set[KeyName] = {"status", "is"} if key == "status" else {key}
         sheet = await value_sheet(engine.cache, self.loader.condition, key, self.table.row)
-        await self._pick(sheet, keys, lambda picked: listed(key, *picked))
+        await self._pick(sheet, keys, lambda picked: list_terms(key, *picked))
 
     @work
     async def action_pick_dates(self) -> None:
@@ -448,7 +448,7 @@ class RunsScreen(RunActions):
         if (view := await self.app.push_screen_wait(ViewSaver(self.table_query, self.views))) is not None:
             text = f"Saved as the view {safe_text(view.name)}."
             self.preferences.change(lambda known: known.with_view(view), text)
-            self.show_view(named(self.views, view.name))
+            self.show_view(view_named(self.views, view.name))
             self._show_views()
 
     # Older runs, and the pane

@@ -13,7 +13,7 @@ from app.health.facts import warning_of
 from app.runs.document import NO_PAGE, run_address
 from storage.records import Action, Run, RunFilter, RunSort, RunSummary
 from storage.records.run import ASKS
-from widgets.kit import hidden, unkeyed
+from widgets.kit import hidden, keyless
 
 if TYPE_CHECKING:
     from textual.worker import Worker
@@ -48,7 +48,7 @@ RUN_BINDINGS: Final = (
     hidden("X", "cancel_run", "cancel run", tooltip="Cancel the run, or all marked ones", id="run.cancel"),
     *PARTS_OF_A_RUN,
     hidden("y", "copy_run_id", "copy run id", id="run.copy_id"),
-    unkeyed("copy_run_json", "copy JSON", tooltip="Copy the run as received", id="run.copy_json"),
+    keyless("copy_run_json", "copy JSON", tooltip="Copy the run as received", id="run.copy_json"),
     hidden(
         "o", "open_in_browser", "open in browser", tooltip="Open console.run_url, or the service's page", id="run.open"
     ),

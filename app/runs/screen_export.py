@@ -112,12 +112,12 @@ async def show_export(screen: "BaseScreen", engine: "Engine", query: "TableQuery
     condition = query.condition(session.run_now())
     count = len(marks) or await engine.cache.count(condition)
 
-    async def written(path: Path) -> str:
+    async def write_export(path: Path) -> str:
         return f"{plural(await write(engine.cache, condition, query.sort, marks, path), 'run')} written to {path}"
 
     title = f"Export {count:,} {'marked' if marks else 'matching'} {'run' if count == 1 else 'runs'}"
     suggested = Path(f"runs-{session.clock().astimezone():%Y%m%d-%H%M}.csv")
-    if outcome := await screen.app.push_screen_wait(ExportScreen(title, suggested, written)):
+    if outcome := await screen.app.push_screen_wait(ExportScreen(title, suggested, write_export)):
         session.notify(outcome)
 
 

@@ -97,11 +97,11 @@ class ConversationPart(RunPart):
             note = f"{source} · {safe_text(known.note)}" if known.note else source
             lines += facts.heading("Conversation", note) + turn_lines(turns, now, as_of, width)
             for posting in known.notable_postings:
-                lines += facts.wrapped(safe_text(str(posting)), width, facts.QUIET)
+                lines += facts.wrap_text(safe_text(str(posting)), width, facts.QUIET)
         if not turns or (view.turns and any(turn.instructions is None for turn in turns)):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
         if subject.turns_problem:
-            lines += facts.wrapped(safe_text(subject.turns_problem, limit=2_000), width, STYLES["quiet"])
+            lines += facts.wrap_text(safe_text(subject.turns_problem, limit=2_000), width, STYLES["quiet"])
         return lines[1:] if self.has_class("-wide") else [*lines[1:], Content(), *self._about(width)]
 
     def _about(self, width: int) -> list[Content]:

@@ -28,12 +28,12 @@ from app.runs.query import (
     KeyName,
     Query,
     QueryProblem,
-    given,
     key_name,
-    listed,
+    list_terms,
     parse,
     terms,
     unknown_status,
+    values_of,
 )
 from storage import RunwardenError
 from storage.records import FIELD_BY_NAME, KNOWN_STATUSES, RunFilter, RunSort
@@ -223,7 +223,7 @@ def as_typed(line: str, cursor: int) -> str:
     piece = next((piece for piece in current.tokens if piece.start <= cursor <= piece.end), None)
     if key is None or piece is None:
         return line
-    if not piece.is_closed or not given(current):
+    if not piece.is_closed or not values_of(current):
         return without
     pattern = piece.text
     if key == "status":
@@ -322,7 +322,7 @@ class TableQuery(Struct, frozen=True):
         return [QueryProblem(0, 0, *unknown_status(status, known)) for status in unknown]
 
 
-def named(views: Iterable[View], name: str) -> View:
+def view_named(views: Iterable[View], name: str) -> View:
     """The view of that name, or all runs."""
     return next((view for view in views if view.name.casefold() == name.casefold()), ALL)
 
@@ -330,7 +330,7 @@ def named(views: Iterable[View], name: str) -> View:
 def first_query(settings: Settings, preferences: Preferences) -> TableQuery:
     """The last view and order of this terminal; a typed line is not restored."""
     last = preferences.last.get(this_terminal(), preferences)
-    view = named(views_of(settings.views, preferences.views), last.view)
+    view = view_named(views_of(settings.views, preferences.views), last.view)
     return TableQuery.of(view, last.sort, Grouping.read(last.group))
 
 
@@ -364,8 +364,8 @@ def of_platform(platform: str) -> RunFilter:
 def runs_lead(condition: RunFilter, since: datetime | None = None, before: datetime | None = None) -> GoToTab:
     """A link to these runs, created from `since` on and before `before`; None: no limit."""
     terms = [
-        *listed("status", condition.statuses, condition.not_statuses),
-        *listed("repo", condition.repositories, condition.not_repositories),
+        *list_terms("status", condition.statuses, condition.not_statuses),
+        *list_terms("repo", condition.repositories, condition.not_repositories),
         *([f"since:{_time(since)}"] if since is not None else []),
         # `until` would include the limit itself.
         *([f"-since:{_time(before, up=True)}"] if before is not None else []),

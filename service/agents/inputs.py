@@ -64,7 +64,7 @@ class AgentInput(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=Tr
         return _type_fault(self.type, value)
 
 
-def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
+def misplaced_fields(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
     """Yield the fields of a prompt that a turn could not fill in, each with its fix."""
     names = ", ".join(f"{{inputs.{name}}}" for name in dict.fromkeys((*declared, INSTRUCTIONS)))
     for near in _ALMOST_PLACEHOLDER.findall(prompt):
@@ -81,7 +81,9 @@ def misplaced(prompt: str, declared: Mapping[str, AgentInput]) -> Iterator[str]:
             yield f"prompt: {match[0]} may be left out: give inputs.{name} a default, or required = true"
 
 
-def checked(agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+def check_inputs(
+    agent: str, declared: Mapping[str, AgentInput], given: Mapping[str, JsonValue]
+) -> dict[str, JsonValue]:
     """Return the inputs with the defaults of those that were left out.
 
     Raises:

@@ -31,7 +31,7 @@ class PlaceholderError(ServiceError):
     """A placeholder cannot be filled in; the text says how to fix that."""
 
 
-def misplaced(argv: Sequence[str]) -> Iterator[str]:
+def misplaced_placeholders(argv: Sequence[str]) -> Iterator[str]:
     """Yield a fault for each placeholder whose value would be the program, or only a part of an argument."""
     for at, word in enumerate(argv):
         match = _ANY.search(word)
@@ -121,13 +121,13 @@ def of(
         "{session}": session or "",
     }
 
-    def filled(*words: str) -> tuple[str, ...]:
+    def fill(*words: str) -> tuple[str, ...]:
         for name, value in values.items():
             words = tuple(word.replace(name, value) for word in words)
         return words
 
     variables = {**preset.environment, **model.environment, **preset.untrusted_environment}
-    environment = proxied | dict(zip(variables, filled(*variables.values()), strict=True))
+    environment = proxied | dict(zip(variables, fill(*variables.values()), strict=True))
     if options.preset is None:
         return CommandTemplate((program, *agent.argv[1:]), environment)
     name = model.name if options.model is not None and options.model.name else ()
@@ -139,9 +139,9 @@ def of(
     else:
         server_argv, server_variables = (), {}
     # In some programs, resuming is a subcommand, which follows the options.
-    last = filled(*preset.untrusted, *model.argv, *name, *agent.argv[1:], *resume)
+    last = fill(*preset.untrusted, *model.argv, *name, *agent.argv[1:], *resume)
     return CommandTemplate(
-        words=(*filled(*preset.before), program, *filled(*preset.argv), *hears_argv, *server_argv, *last),
+        words=(*fill(*preset.before), program, *fill(*preset.argv), *hears_argv, *server_argv, *last),
         environment={**environment, **server_variables},
         reader=OutcomeReader(preset.listener, preset.of_line),
         preset=preset if hears else replace(preset, hears=None),

@@ -106,8 +106,8 @@ def contradictions(agent: Agent) -> Iterator[str]:
     if not argv and options.preset in {None, "acp"}:
         other = ", or preset, a program that the service knows" if options.preset is None else ""
         yield f"it needs argv, the command{other}"
-    yield from invocation.misplaced(argv)
-    yield from inputs.misplaced(options.prompt or "", options.inputs)
+    yield from invocation.misplaced_placeholders(argv)
+    yield from inputs.misplaced_fields(options.prompt or "", options.inputs)
     preset = invocation.preset_of(agent)
     own = [word.partition("=")[0] for word in argv[1:] if word.startswith("-")]
     unknown = next((word for word in own if word not in _KEPT), None)

@@ -90,7 +90,7 @@ def check_rate(context: Context, organization: Organization) -> None:
         raise HttpError(429, "rate_limited", text, {"Retry-After": str(wait_s)})
 
 
-def scoped(find: Callable[..., Caller], *accepted: str) -> Callable[[Caller], Caller]:
+def require_scopes(find: Callable[..., Caller], *accepted: str) -> Callable[[Caller], Caller]:
     """Return the dependency that finds a caller, and refuses one without any of the scopes."""
 
     def check(caller: Annotated[Caller, Depends(find)]) -> Caller:
@@ -102,8 +102,8 @@ def scoped(find: Callable[..., Caller], *accepted: str) -> Callable[[Caller], Ca
 
 # Each together with `admin`, as in the spec (5.6); the others are an extension.
 AnyCaller = Annotated[Caller, Depends(_caller)]
-Creator = Annotated[Caller, Depends(scoped(_caller, "organizations:create"))]
+Creator = Annotated[Caller, Depends(require_scopes(_caller, "organizations:create"))]
 """A caller who may create organizations, if its own has the entitlement."""
-Configurer = Annotated[Caller, Depends(scoped(_caller, "settings"))]
-RunWriter = Annotated[Caller, Depends(scoped(_caller, "runs:write"))]
-RunReader = Annotated[Caller, Depends(scoped(_caller, *READ))]
+Configurer = Annotated[Caller, Depends(require_scopes(_caller, "settings"))]
+RunWriter = Annotated[Caller, Depends(require_scopes(_caller, "runs:write"))]
+RunReader = Annotated[Caller, Depends(require_scopes(_caller, *READ))]

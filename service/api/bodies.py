@@ -12,7 +12,7 @@ from pydantic.config import JsonDict
 from starlette.requests import ClientDisconnect
 
 from service.api.context import Reserve, context_of
-from service.api.errors import HttpError, bad_request, documented
+from service.api.errors import HttpError, bad_request, describe_failures
 from service.errors import first_fault
 from service.reference import BRANCH, MAX_BRANCH, NO_NUL, PLATFORMS, SEGMENT
 from service.store.messages import Timing
@@ -195,7 +195,7 @@ NewAgentRun = Annotated[AgentStart, Depends(body_reader(AgentStart))]
 NewProject = Annotated[ProjectOnboarding, Depends(body_reader(ProjectOnboarding))]
 
 
-def described(
+def describe_answers(
     status: int,
     answer: type[BaseModel],
     *failures: int,
@@ -209,7 +209,7 @@ def described(
         content = {"application/json": {"schema": _inline(schema, schema.pop("$defs", {}))}}
         extra["requestBody"] = {"description": _CONTENT, "required": True, "content": content}
         failures = (*failures, 400, 413, 415)
-    responses = {status: {"model": answer}, **documented(*failures)}
+    responses = {status: {"model": answer}, **describe_failures(*failures)}
     return {"status_code": status, "response_model": None, "openapi_extra": extra, "responses": responses}
 
 

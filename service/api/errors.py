@@ -51,7 +51,7 @@ class HttpError(ServiceError):
         self.headers = dict(headers or {})
 
 
-def documented(*statuses: int) -> dict[int | str, dict[str, object]]:
+def describe_failures(*statuses: int) -> dict[int | str, dict[str, object]]:
     """Return an endpoint's failures for OpenAPI: the given statuses and those that every endpoint has."""
     # Without a default, FastAPI would document a 422, which is never sent.
     failures: dict[int | str, dict[str, object]] = {"default": {"model": FailureBody}}

@@ -19,7 +19,7 @@ from service.api.bodies import read_bytes
 from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
-from service.forge.accounts import completed
+from service.forge.accounts import complete_event
 from service.reference import ALIASES, PLATFORMS
 from service.rules import HookEvent, PayloadError
 from service.store import repositories, turns
@@ -87,7 +87,7 @@ async def receive_delivery(platform: str, request: Request, context: RequestCont
             ask = partial(context.accounts.of, delivery.platform, delivery.event.path)
             delivery = replace(delivery, own_accounts=await context.outgoing.run(ask, share))
             if not delivery.event.is_whole:
-                complete = partial(completed, context.database, context.tokens, platform, delivery.event)
+                complete = partial(complete_event, context.database, context.tokens, platform, delivery.event)
                 delivery = replace(delivery, events=await context.outgoing.run(complete, share))
             decisions = await run_in_threadpool(receive, context.database, context.settings, context.clock, delivery)
     except UnknownRepositoryError as error:

@@ -9,7 +9,14 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from service.api.auth import AnyCaller, Configurer, Creator
-from service.api.bodies import NewOrganization, NewProject, OrganizationCreation, ProjectOnboarding, described, example
+from service.api.bodies import (
+    NewOrganization,
+    NewProject,
+    OrganizationCreation,
+    ProjectOnboarding,
+    describe_answers,
+    example,
+)
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import rfc3339_or_none
@@ -92,7 +99,7 @@ class InvitationsBody(BaseModel):
     may_create: bool
 
 
-@router.post("/external/organizations", **described(201, OrganizationBody, takes=OrganizationCreation))
+@router.post("/external/organizations", **describe_answers(201, OrganizationBody, takes=OrganizationCreation))
 def create_organization(context: RequestContext, caller: Creator, creation: NewOrganization) -> dict[str, str]:
     """Create an organization; every successful call creates another one, even for the same email (spec 4.1)."""
     if "CreateOrganizations" not in caller.organization.entitlements:
@@ -130,7 +137,7 @@ def create_organization(context: RequestContext, caller: Creator, creation: NewO
     return {"organization_id": created.id, **names, "parent_organization_id": parent}
 
 
-@partners.get("/external/invitations", **described(200, InvitationsBody))
+@partners.get("/external/invitations", **describe_answers(200, InvitationsBody))
 def list_invitations(context: RequestContext, caller: Creator) -> dict[str, object]:
     """Return the newest 1,000 invitations to organizations that the caller's organization created, newest first."""
     with context.database.read() as connection:
@@ -139,7 +146,7 @@ def list_invitations(context: RequestContext, caller: Creator) -> dict[str, obje
     return {"invitations": [_invitation_body(context, invitation) for invitation in newest], "may_create": may_create}
 
 
-@partners.post("/external/invitations/{invitation_id}/resend", **described(201, InvitationBody, 409))
+@partners.post("/external/invitations/{invitation_id}/resend", **describe_answers(201, InvitationBody, 409))
 def resend_invitation(invitation_id: str, context: RequestContext, caller: Creator) -> dict[str, object]:
     """Invite the same address again, with a new code and 30 days; the old invitation is withdrawn."""
     with context.database.write() as connection:
@@ -164,7 +171,7 @@ def _invitation_body(context: Context, invitation: Invitation) -> dict[str, obje
     return body | {"invitation_id": invitation.id, "state": invitation.state(context.clock()), "mail": mail}
 
 
-@router.get("/external/installation/health", **described(200, HealthBody))
+@router.get("/external/installation/health", **describe_answers(200, HealthBody))
 async def installation_health(context: RequestContext, caller: AnyCaller) -> dict[str, object]:
     """Return a key for each connected platform; any valid token may ask."""
 
@@ -200,7 +207,7 @@ def _no_code_host(kind: str) -> HttpError:
     return HttpError(404, "no_code_host", f"no {kind} is connected; ask the operator of the service to connect one")
 
 
-@router.post("/external/gitlab/projects", **described(200, OnboardingBody, takes=ProjectOnboarding))
+@router.post("/external/gitlab/projects", **describe_answers(200, OnboardingBody, takes=ProjectOnboarding))
 async def onboard_project(context: RequestContext, caller: Configurer, wanted: NewProject) -> dict[str, object]:
     """Connect a project; repeating the call changes nothing and returns already_connected."""
 

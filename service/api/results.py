@@ -22,9 +22,9 @@ from service.agents.inputs import AgentInput
 from service.agents.options import DEFAULT_NAME, PresetName
 from service.agents.steps import StepKind, window
 from service.api.auth import Caller, RunReader, RunWriter
-from service.api.bodies import NewMessage, RunMessage, described, parameter
+from service.api.bodies import NewMessage, RunMessage, describe_answers, parameter
 from service.api.context import Context, RequestContext
-from service.api.errors import HttpError, bad_request, documented
+from service.api.errors import HttpError, bad_request, describe_failures
 from service.api.runs import RunBody, run_of
 from service.clock import rfc3339, rfc3339_or_none
 from service.findings import IdentifiedFinding
@@ -73,7 +73,7 @@ class AgentsBody(BaseModel):
     agents: list[AgentBody]
 
 
-@router.get("/external/agents", **described(200, AgentsBody))
+@router.get("/external/agents", **describe_answers(200, AgentsBody))
 def list_agents(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the agents by name, each with its description and inputs; an agent without inputs accepts any."""
     with context.database.read() as connection:
@@ -232,10 +232,10 @@ _LOG_PARAMETERS: Final = [
 _TurnNumber = Annotated[
     str, Path(description="From 1.", json_schema_extra={"type": "integer", "minimum": 1, "maximum": 999_999_999})
 ]
-_PATCH: Final = {**_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"), **documented(409, 410, 413)}
+_PATCH: Final = {**_bytes("text/plain", "Runwarden-Base", "Runwarden-Head"), **describe_failures(409, 410, 413)}
 
 
-@router.get("/external/runs/{run_id}", **described(200, RunResultsBody))
+@router.get("/external/runs/{run_id}", **describe_answers(200, RunResultsBody))
 def read_run(run_id: str, request: Request, context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return a run with its turns, oldest first."""
     # If no address is configured, the page is at the address that the caller used.
@@ -248,7 +248,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
     """Return a run with its turns, oldest first, without its address (404: the organization has no such run)."""
     with context.database.read() as connection:
         run = run_of(connection, caller, run_id)
-        conversation = dispatch.explained(connection, run, context.settings.execution, context.clock)
+        conversation = dispatch.explain_turns(connection, run, context.settings.execution, context.clock)
         used = usage.of_turns(connection, run_id)
         agent = agents.of_run(connection, run)
         findings = turn_files.newest(connection, run_id, FINDINGS, _MAX_FINDINGS)
@@ -271,7 +271,7 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
             "from_turn": None if turn.from_turn == turn.number else turn.from_turn,
             **(turn.question or {"question": None, "choices": []}),
             "offer": offer(turn.summary) if outcome == "completed" else None,
-            "usage": usage.summed(shares.values()).document() if shares else None,
+            "usage": usage.add_up(shares.values()).document() if shares else None,
             "findings": None if reported is None else json.loads(reported)["findings"],
             "inputs": turn.inputs if by_name else None,
             "agent": turn.agent or run.agent,
@@ -281,13 +281,13 @@ def run_document(run_id: str, context: Context, caller: Caller) -> dict[str, Any
         }
         bodies.append(body)
     model = None if agent is None else agent.options.model
-    whole = usage.summed([share for shares in used.values() for share in shares.values()])
+    whole = usage.add_up([share for shares in used.values() for share in shares.values()])
     used_share = None if model is None else usage.run_share(whole, model.budget)
     body = run.body | {"agent": run.agent, "turns": bodies, "postings": posted}
     return body if used_share is None else body | {"budget_used": used_share}
 
 
-@router.get("/external/questions", **described(200, QuestionsBody))
+@router.get("/external/questions", **describe_answers(200, QuestionsBody))
 def read_questions(context: RequestContext, caller: RunReader) -> dict[str, object]:
     """Return the newest open questions of agents (at most 100) and the newest cancelled runs (at most 1,000)."""
     with context.database.read() as connection:
@@ -313,7 +313,7 @@ def _turn_of(connection: sa.Connection, caller: Caller, run_id: str, number: str
     "/external/runs/{run_id}/turns/{n}/log",
     response_class=Response,
     openapi_extra={"parameters": _LOG_PARAMETERS},
-    responses={200: {"model": StepsBody} | _LOG[200], **documented(400, 410)},
+    responses={200: {"model": StepsBody} | _LOG[200], **describe_failures(400, 410)},
 )
 async def read_log(
     run_id: str, n: _TurnNumber, request: Request, context: RequestContext, caller: RunReader
@@ -347,10 +347,10 @@ async def read_log(
         answer.headers.update(_NOSNIFF)
         return answer, following != start or log.is_ended
 
-    return await awaited(context, ask, wait_s)
+    return await wait_for_more(context, ask, wait_s)
 
 
-async def awaited(context: Context, ask: Callable[[], tuple[Response, bool]], wait_s: float) -> Response:
+async def wait_for_more(context: Context, ask: Callable[[], tuple[Response, bool]], wait_s: float) -> Response:
     """Poll a log until it has grown (the second value from `ask`) or the time is up; no thread waits in between."""
     until = time.monotonic() + wait_s
     while True:
@@ -432,7 +432,7 @@ def _patch(context: Context, connection: sa.Connection, turn: Turn, kind: DiffKi
 @router.get(
     "/external/runs/{run_id}/turns/{n}/artifacts/{name:path}",
     response_class=Response,
-    responses={**_bytes("application/octet-stream", "Content-Disposition"), **documented()},
+    responses={**_bytes("application/octet-stream", "Content-Disposition"), **describe_failures()},
 )
 def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContext, caller: RunReader) -> Response:
     """Return a file that a turn's agent left, as a download."""
@@ -450,7 +450,7 @@ def read_artifact(run_id: str, n: _TurnNumber, name: str, context: RequestContex
     return Response(content, media_type="application/octet-stream", headers=headers)
 
 
-@router.post("/external/runs/{run_id}/cancel", **described(202, RunBody, 409))
+@router.post("/external/runs/{run_id}/cancel", **describe_answers(202, RunBody, 409))
 def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[str, object]:
     """Cancel an active run: it fails, its agent is interrupted, and nothing is pushed."""
     with context.database.write() as connection:
@@ -468,7 +468,7 @@ def cancel_run(run_id: str, context: RequestContext, caller: RunWriter) -> dict[
     return run.body
 
 
-@router.post("/external/runs/{run_id}/messages", **described(202, MessageBody, 409, takes=RunMessage))
+@router.post("/external/runs/{run_id}/messages", **describe_answers(202, MessageBody, 409, takes=RunMessage))
 def say_to_run(run_id: str, context: RequestContext, caller: RunWriter, message: NewMessage) -> dict[str, object]:
     """Send a message to an active run: to its working agent if its program accepts messages, else in the next turn."""
     return say(context, caller, run_id, message)

@@ -19,7 +19,7 @@ from service.agents import inputs, invocation
 from service.agents.inputs import InputError
 from service.agents.options import DEFAULT_NAME
 from service.api.auth import Caller, RunReader, RunWriter
-from service.api.bodies import AgentStart, NewAgentRun, NewRun, RunStart, described, example, parameter
+from service.api.bodies import AgentStart, NewAgentRun, NewRun, RunStart, describe_answers, example, parameter
 from service.api.context import Context, RequestContext
 from service.api.errors import HttpError, bad_request
 from service.clock import parse_rfc3339, rfc3339
@@ -114,10 +114,10 @@ _PARAMETERS: Final = [
     parameter("date_from", "Start of the range, inclusive.", **_DATE),
     parameter("date_to", "End of the range, inclusive.", **_DATE),
 ]
-_NAMES: Final = frozenset(described["name"] for described in _PARAMETERS)
+_NAMES: Final = frozenset(describe_answers["name"] for describe_answers in _PARAMETERS)
 
 
-@router.get("/external/runs", **described(200, RunListBody, 400, parameters=_PARAMETERS))
+@router.get("/external/runs", **describe_answers(200, RunListBody, 400, parameters=_PARAMETERS))
 def list_runs(request: Request, context: RequestContext, caller: RunReader) -> dict[str, object]:
     """List runs (spec 2.5, 4.2): total_count counts after the filters, next_token is null on the last page."""
     query: dict[str, str] = {}
@@ -129,13 +129,13 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader) -> d
         if "\0" in value:
             raise bad_request("invalid_query", f"{name} may not hold NUL")
         query[name] = value
-    shown, following, total = listed(context, caller, query)
+    shown, following, total = list_page(context, caller, query)
     size = int(query.get("page_size", _DEFAULT_SIZE))
     bodies = [run.body for run in shown]
     return {"runs": bodies, "page_size": size, "next_token": following, "total_count": total}
 
 
-def listed(context: Context, caller: Caller, query: dict[str, str]) -> tuple[list[Run], str | None, int]:
+def list_page(context: Context, caller: Caller, query: dict[str, str]) -> tuple[list[Run], str | None, int]:
     """Return a page of the caller's runs for query parameters, as `page_of` does (400: one of them is not valid)."""
     text = query.get("page_size", str(_DEFAULT_SIZE))
     size = int(text) if _INTEGER.fullmatch(text) else 0
@@ -217,7 +217,7 @@ def checked_branch(name: str | None) -> str | None:
     return name
 
 
-@router.post("/external/runs", **described(201, RunBody, 409, takes=RunStart))
+@router.post("/external/runs", **describe_answers(201, RunBody, 409, takes=RunStart))
 async def start_run(http: Request, context: RequestContext, caller: RunWriter, start: NewRun) -> dict[str, object]:
     """Accept a run: after a 201 it will be executed, even if the service crashes (spec 4.3)."""
     starts = http.query_params.getlist("start_from")
@@ -339,7 +339,7 @@ def _check_quota(context: Context, connection: sa.Connection, request: TurnReque
         raise bad_request("too_many_active_runs", text)
 
 
-@router.post("/external/agents/{name}/runs", **described(201, ExecutionBody, takes=AgentStart))
+@router.post("/external/agents/{name}/runs", **describe_answers(201, ExecutionBody, takes=AgentStart))
 async def start_agent(name: str, context: RequestContext, caller: RunWriter, start: NewAgentRun) -> dict[str, object]:
     """Accept an execution; its execution_id is the run_id of the run that carries it (spec 2.6, 4.4)."""
 
@@ -354,7 +354,7 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
                 raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
             # The repository by its configured name, full URL, `owner/repo` or `group/project`.
             owner, text = caller.organization.id, start.repository.strip()
-            exact = repositories.named(connection, owner, text)
+            exact = repositories.by_name(connection, owner, text)
             platforms, path = [*PLATFORMS], text
             if exact is None and (where := location(text)) is not None:
                 connected = hosts.of(connection, owner)
@@ -365,7 +365,7 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
                     candidates.append(Reference(platform, checked_path(platform, path)))
             target = _first_target(connection, owner, candidates, text) if exact is None else exact
         try:
-            values = inputs.checked(agent.name, agent.options.inputs, start.inputs or {})
+            values = inputs.check_inputs(agent.name, agent.options.inputs, start.inputs or {})
         except InputError as error:
             raise bad_request("invalid_input", str(error)) from error
         needs_list = not invocation.reads_document(agent)

@@ -11,7 +11,7 @@ import click
 
 from service.agents.options import DEFAULT_NAME, DEFAULT_TIMEOUT_S, REVIEWER, Agent
 from service.agents.programs import missing as missing_parts
-from service.cli.output import INLINE, AdminContext, AdminGroup, Row, elsewhere_option, owner_of, required
+from service.cli.output import INLINE, AdminContext, AdminGroup, Row, elsewhere_option, owner_of, require
 from service.clock import now_micros
 from service.execution.rehearsal import Rehearsal, scratch_repository
 from service.execution.sandbox import find
@@ -97,7 +97,7 @@ def check(admin: AdminContext, name: str, slug: str | None, timeout_s: float) ->
     """Run an agent once on a scratch repository and report missing parts; this asks its model for one answer."""
     with admin.read() as connection:
         known = agents.by_name(connection, owner_of(connection, slug) or "", name)
-    configured = required(known, "agent", name, "service agent list")
+    configured = require(known, "agent", name, "service agent list")
     settings = admin.folder.settings().execution
     sandbox = find(settings)
     faults = list(missing_parts(configured, admin.folder.root))
@@ -147,6 +147,6 @@ def remove(admin: AdminContext, name: str, slug: str | None) -> None:
         change.organization_id = owner_of(change.connection, slug)
         is_removed = agents.remove(change.connection, name, change.organization_id)
         whose = "agent for everyone" if slug is None else f"agent of {slug}"
-        required(is_removed, whose, name, "service agent list")
+        require(is_removed, whose, name, "service agent list")
         change.target = name
     admin.show({"name": name, "state": "removed"}, f"{name} removed")

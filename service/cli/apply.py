@@ -112,7 +112,7 @@ def apply_setup(
     connected = [*{owner_id for owner_id, _ in state.connected}]
     for owner_id in by_owner(connection, organizations.Trial, tables.trials, connected):
         organizations.start_trial(connection, owner_id, now)
-    owners = organizations.named(connection, [entry.organization for entry in document.agents if entry.organization])
+    owners = organizations.by_slugs(connection, [entry.organization for entry in document.agents if entry.organization])
     agent_of = {agent.key: agent for agent in agents.all_of(connection)}
     wished, identities = [], []
     for agent_entry in document.agents:
@@ -174,7 +174,7 @@ class _Organizations:
         self._connection = connection
         self._folder = folder
         self._now = now
-        self.known = organizations.named(connection, [entry.wanted_slug for entry in entries])
+        self.known = organizations.by_slugs(connection, [entry.wanted_slug for entry in entries])
         ids = [*{org.id for org in self.known.values()}]
         self._tokens = by_owner(connection, tokens.TokenRecord, tables.tokens, ids)
         self._hosts = by_owner(connection, hosts.Host, tables.hosts, ids)

@@ -174,7 +174,7 @@ def list_rules(admin: AdminContext, slug: str) -> None:
     with admin.read() as connection:
         owner = find_organization(connection, slug).id
         connected = repositories.of(connection, owner)
-        schedules = repositories.scheduled(connection, owner)
+        schedules = repositories.all_schedules(connection, owner)
     due = {(row.repository.name, row.index): row.next_times for row in schedules}
     rows = list[Row]()
     for row in connected:

@@ -15,7 +15,7 @@ from service.cli.output import (
     line,
     org_option,
     owner_of,
-    required,
+    require,
 )
 from service.clock import now_micros, rfc3339
 from service.outgoing.webhooks import addresses_of
@@ -29,11 +29,11 @@ events.add_command(endpoints)
 
 
 def _event(connection: Connection, event_id: str) -> Event:
-    return required(stored.by_id(connection, event_id), "event", event_id, "service events list")
+    return require(stored.by_id(connection, event_id), "event", event_id, "service events list")
 
 
 def _endpoint(connection: Connection, endpoint_id: str) -> Endpoint:
-    return required(stored.endpoint(connection, endpoint_id), "endpoint", endpoint_id, "service events endpoints list")
+    return require(stored.endpoint(connection, endpoint_id), "endpoint", endpoint_id, "service events endpoints list")
 
 
 def _event_row(row: Event) -> Row:

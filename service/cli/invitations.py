@@ -15,7 +15,7 @@ from service.cli.output import (
     line,
     org_option,
     owner_of,
-    required,
+    require,
 )
 from service.clock import now_micros, rfc3339
 from service.outgoing.mail import checked_address, deliver, mailer_of
@@ -71,7 +71,7 @@ def retry(admin: AdminContext, invitation_id: str | None) -> None:
         with admin.change("invitation.retry", database) as change:
             rows = invitations.retry(change.connection, now_micros(), invitation_id)
             if invitation_id is not None:
-                required(rows, "mail to retry for", invitation_id, "service invitation list")
+                require(rows, "mail to retry for", invitation_id, "service invitation list")
             change.target, change.detail = invitation_id, plural(len(rows), "mail")
         _conclude(admin, [sender(row) for row in rows])
 
@@ -83,7 +83,7 @@ def withdraw(admin: AdminContext, invitation_id: str) -> None:
     with admin.change("invitation.withdraw") as change:
         is_withdrawn = invitations.withdraw(change.connection, invitation_id, now_micros())
         withdrawn = invitations.by_id(change.connection, invitation_id) if is_withdrawn else None
-        row = required(withdrawn, "open invitation", invitation_id, "service invitation list")
+        row = require(withdrawn, "open invitation", invitation_id, "service invitation list")
         change.target, change.organization_id = invitation_id, row.organization_id
     admin.show_rows("invitations", [_invitation(row)])
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import click
 from pydantic import TypeAdapter
 
-from service.cli.output import AdminContext, AdminGroup, Row, fields_of, line, org_option, required
+from service.cli.output import AdminContext, AdminGroup, Row, fields_of, line, org_option, require
 from service.cli.runs import delete_organization
 from service.clock import now_micros, rfc3339
 from service.setup import DayBudget, OrganizationEntry, SetupError, TokenEntry, find_organization, make_token, welcome
@@ -188,7 +188,7 @@ def add(admin: AdminContext, code: str, *, kind: str, retired: bool | None, pric
 def retire(admin: AdminContext, code: str) -> None:
     """Retire an offer: still accepted at signup, but with the standard trial."""
     with admin.change("offer.retire") as change:
-        offer = required(organizations.offer_by_code(change.connection, code), "offer", code, "service offer list")
+        offer = require(organizations.offer_by_code(change.connection, code), "offer", code, "service offer list")
         retired = replace(offer, retired=True)
         organizations.put_offer(change.connection, retired)
         change.target = offer.code
@@ -241,6 +241,6 @@ def revoke(admin: AdminContext, token_id: str) -> None:
     """Revoke a token; it stops working immediately."""
     with admin.change("token.revoke") as change:
         revoked = tokens.revoke(change.connection, token_id, now_micros())
-        owner = required(revoked, "active token", token_id, "service token list --org SLUG")
+        owner = require(revoked, "active token", token_id, "service token list --org SLUG")
         change.target, change.organization_id = token_id, owner
     admin.show({"id": token_id, "state": "revoked"}, f"{token_id} revoked")

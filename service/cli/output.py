@@ -171,7 +171,7 @@ def line(*parts: object) -> str:
     return "  ".join(str(part) for part in parts if part not in {None, ""})
 
 
-def required(match: Match | None, kind: str, name: object, command: str) -> Match:
+def require(match: Match | None, kind: str, name: object, command: str) -> Match:
     """Return the result of a look-up or a change.
 
     Raises:

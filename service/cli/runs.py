@@ -5,7 +5,7 @@ from typing import Final, Literal
 import click
 from sqlalchemy import Connection
 
-from service.cli.output import AdminCommand, AdminContext, AdminGroup, fields_of, line, operator, owner_of, required
+from service.cli.output import AdminCommand, AdminContext, AdminGroup, fields_of, line, operator, owner_of, require
 from service.clock import now_micros
 from service.setup import SetupError, find_organization
 from service.store import deletions, dispatch, organizations, postings, repositories, runs, turn_files, turns
@@ -99,7 +99,7 @@ def cancel(admin: AdminContext, run_id: str | None, slug: str | None, status: st
 
 
 def _required_run(connection: Connection, run_id: str) -> Run:
-    return required(runs.by_id(connection, run_id), "run", run_id, "runs list")
+    return require(runs.by_id(connection, run_id), "run", run_id, "runs list")
 
 
 @run.command("show")
@@ -112,7 +112,7 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
     with admin.read() as connection:
         run = _required_run(connection, run_id)
         settings = admin.folder.settings().execution
-        conversation = dispatch.explained(connection, run, settings, now_micros, for_operator=True)
+        conversation = dispatch.explain_turns(connection, run, settings, now_micros, for_operator=True)
         chosen = [turn for turn in conversation if number in {None, turn.number}]
         posted = [posting.document() for posting in postings.of_run(connection, run_id)]
         if not chosen:

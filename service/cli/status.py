@@ -28,10 +28,10 @@ def status(admin: AdminContext) -> None:
         unsent_mails = unsent(connection, invitations.c.mail)
         ending = endings.soon(connection, now_micros())
         unrotated = rotation.faults(connection)
-        refused = postings.refused(connection, _LISTED_POSTINGS)
+        refused = postings.refused_postings(connection, _LISTED_POSTINGS)
         away = outages.ProviderOutages(connection).waiting(connection)
         disabled = [row for row in events.endpoints(connection) if row.disabled_at is not None]
-        taken = len(turns.dispatched(connection))
+        taken = len(turns.dispatched_turns(connection))
         pauses = workers.pauses(connection)
         address = database.shown
     at_work, slots = sum(worker.at_work for worker in living), sum(worker.concurrency for worker in living)

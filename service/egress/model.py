@@ -355,7 +355,7 @@ class ModelProxy(SandboxServer):
                 if status in _NOT_THIS_KEY and refused is None and self._key.get(key) != key:
                     return self._ask(agent, request, key)
                 start = start.replace(key.encode(), b"[masked]") if key else start
-                refusal = refusals.answered(self._access, request.model, status, outside.headers, start, time.time())
+                refusal = refusals.of_answer(self._access, request.model, status, outside.headers, start, time.time())
             if request.model or refusal.then == "stop":
                 self._state.fail(refusal.failure, is_final=refusal.then == "stop")
             if outside is None or not outside.status or refusal.then == "ask_again":

@@ -99,7 +99,7 @@ class Refusal:
     """How long the provider asks to wait; None: it does not say."""
 
 
-def answered(
+def of_answer(
     access: ModelAccess, model: str, status: int, headers: Mapping[str, str], body: bytes, now_s: float
 ) -> Refusal:
     """Explain an answer other than success; `headers` in lower case; `now_s`: the present, in seconds since 1970."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from service import trees
-from service.execution.checkout import listed
+from service.execution.checkout import list_names
 from service.findings import collect
 from service.secrets import Secrets
 from service.settings import ArtifactLimits
@@ -57,7 +57,7 @@ def keep(
     if number:
         yield f"kept {plural(number, 'artifact')}"
     for reason, names in left_out.items():
-        yield f"left out: {plural(len(names), 'artifact')}, because {reason}: {listed(names)}"
+        yield f"left out: {plural(len(names), 'artifact')}, because {reason}: {list_names(names)}"
 
 
 def refusal(name: str, status: os.stat_result, limits: ArtifactLimits, used: dict[str, int], others: int) -> str | None:

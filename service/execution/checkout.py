@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from service import trees
 from service.execution import commits
 from service.execution.commits import ChangedFiles, TurnCommit
-from service.execution.large_files import FILTER, LargeFiles, object_in, tracked
+from service.execution.large_files import FILTER, LargeFiles, object_in, tracked_files
 from service.execution.mirror import RepositoryMirror, RepositorySnapshot, lies_in, limit
 from service.execution.submodules import Submodules, links
 from service.execution.workspace import Workspace
@@ -90,12 +90,12 @@ class Checkout:
                 self._plain = base
             collect.clear(self._tree)
             if self.large_files is not None:
-                filled = self.large_files.fill(self._tree, tracked(self._attributes(), base), base)
+                filled = self.large_files.fill(self._tree, tracked_files(self._attributes(), base), base)
                 self.note(f"Git LFS: {plural(len(filled), 'file')}")
             if self.submodules is not None:
                 self.submodules.fill(mirror, base, self._tree, self.workspace.root)
             elif names := [path for path, _ in self._links(mirror.git, base)]:
-                self.note(f"submodules are not fetched: {listed(names)}")
+                self.note(f"submodules are not fetched: {list_names(names)}")
         # For the agent's own git: it may commit, and its final checkout becomes the turn's commit.
         (self._tree / ".git").write_text(f"gitdir: {history}\n", "utf-8")
         with (history / "config").open("a", encoding="utf-8") as config:
@@ -170,10 +170,10 @@ class Checkout:
         compared, _ = commits.auto_merge(git, parents)
         left_out = self._add(compared)
         tree, files = self._written(compared)
-        fault = f"the agent left files that git cannot store: {listed(left_out)}" if left_out else None
+        fault = f"the agent left files that git cannot store: {list_names(left_out)}" if left_out else None
         pointers, outsized = self._pointers(tree, files.names)
         if outsized:
-            problem = f"the agent changed files that the repository keeps in Git LFS: {listed(outsized)}"
+            problem = f"the agent changed files that the repository keeps in Git LFS: {list_names(outsized)}"
             fault = fault or f"{problem}; allow it with lfs = true in the repository's setup"
         entries = self._lost_submodules(compared, files) + pointers
         if self._prepared is not None:
@@ -194,7 +194,7 @@ class Checkout:
         alike = [name for group in groups.values() if len(group) > 1 for name in sorted(group)]
         if alike:
             problem = "names that are the same where case or the form of letters is ignored, as on macOS and Windows"
-            self.note(f"{problem}: {listed(alike)}")
+            self.note(f"{problem}: {list_names(alike)}")
         last = None
         if keep is not None and own_commits:
             try:
@@ -246,12 +246,12 @@ class Checkout:
             _logger.info("%s", error)
             left_out += names
         if self._outside and (names := self._indexed_files(self._outside, "--others", "--exclude-standard")):
-            self.note(f"files outside of the repository's sparse paths are not committed: {listed(names)}")
+            self.note(f"files outside of the repository's sparse paths are not committed: {list_names(names)}")
         return left_out
 
     def _pointers(self, tree: str, names: Sequence[str]) -> tuple[str, list[str]]:
         """Return the index's entries of changed large files, and those that must not be committed as they are."""
-        raw = tracked(self._attributes(), tree, names) if self._has_attributes else []
+        raw = tracked_files(self._attributes(), tree, names) if self._has_attributes else []
         if self.large_files is None:
             existing = (name for name in raw if (self._tree / name).exists())
             return "", [name for name in existing if not object_in(self._tree / name)]
@@ -303,7 +303,7 @@ class Checkout:
                 lost.append(path)
         lost += [] if self.submodules is None else self.submodules.changed(self._tree)
         if lost:
-            self.note(f"files in submodules are not committed: {listed(lost)}")
+            self.note(f"files in submodules are not committed: {list_names(lost)}")
         return "".join(restored)
 
     def _links(self, git: GitRunner, commit: str | None) -> list[tuple[str, str]]:
@@ -397,7 +397,7 @@ def _fold(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
     """Return the first names, printable and cut, and how many more there are."""
     safe = [one_line(name.encode("utf-8", "replace").decode()) for name in names[:_MAX_NAMED]]
     # Files in too deep folders look alike.

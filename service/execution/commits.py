@@ -186,7 +186,7 @@ def commit_of(git: GitRunner, sha: str, trailer: str) -> TurnCommit:
     return TurnCommit(sha, tree, base, tuple(merged), is_plain, compared, files)
 
 
-def moved(git: GitRunner, commit: TurnCommit, head: str, branch: str) -> TurnCommit:
+def move_commit(git: GitRunner, commit: TurnCommit, head: str, branch: str) -> TurnCommit:
     """Return a turn's commit on top of the commits that others pushed to its branch while the agent worked.
 
     Raises:

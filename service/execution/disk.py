@@ -33,7 +33,7 @@ class Shortage(NamedTuple):
     """The room left, the reserve, and the name of its setting, in words."""
 
 
-def left(folder: Path) -> Usage:
+def room_left(folder: Path) -> Usage:
     """Return the free room for an ordinary user on a folder's disk; some file systems do not limit files."""
     status = os.statvfs(folder)
     return Usage(status.f_bavail * status.f_frsize, status.f_favail if status.f_files else 1 << 62)
@@ -41,7 +41,7 @@ def left(folder: Path) -> Usage:
 
 def shortage(folder: Path, limits: AgentLimits) -> Shortage | None:
     """Compare a folder's disk with the reserve; None if there is enough room."""
-    free = left(folder)
+    free = room_left(folder)
     if free.size < limits.disk_reserve_bytes:
         reserve = mib(limits.disk_reserve_bytes)
         return Shortage("size", f"{mib(free.size)} are left, {reserve} are kept free (disk_reserve_bytes)")
@@ -80,7 +80,7 @@ class SharedDisk:
     def join(self, workspace: Path) -> "DiskShare":
         """Give a new turn its share: the room above the reserve, divided by the slots."""
         reserve = Usage(self.limits.disk_reserve_bytes, self.limits.disk_reserve_files)
-        free = left(workspace).above(reserve)
+        free = room_left(workspace).above(reserve)
         share = DiskShare(self, workspace, Usage(free.size // self.slots, free.files // self.slots))
         self.shares.add(share)
         return share

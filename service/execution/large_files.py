@@ -29,7 +29,7 @@ FILTER: Final = (
 """The configuration of the agent's git: it makes pointers of large files, and leaves those without a content alone."""
 
 
-def tracked(git: GitRunner, tree: str, names: Sequence[str] | None = None) -> list[str]:
+def tracked_files(git: GitRunner, tree: str, names: Sequence[str] | None = None) -> list[str]:
     """Return the files of a tree that its attributes give to Git LFS, of those named; the git-dir gets its index."""
     git("read-tree", tree)
     names_text = git("ls-files", "-z") if names is None else "".join(f"{name}\0" for name in names)

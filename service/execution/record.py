@@ -114,7 +114,7 @@ class TurnRecorder:
             if not self.database.is_sqlite:
                 turn_files.pack_log(connection, at_work.key)
                 for kind in sizes:
-                    turn_files.put(connection, at_work.key, at_work.attempt, kind, at_work.diffs[kind].read_bytes())
+                    turn_files.save(connection, at_work.key, at_work.attempt, kind, at_work.diffs[kind].read_bytes())
 
         if large or not self.database.is_sqlite:
             self.retried(lambda: at_work.share(self.database, store))

@@ -63,7 +63,7 @@ def delete_rows(database: Database, clock: Clock) -> None:
             with database.write() as connection:
                 is_deleted = deletions.delete_organization(connection, organization_id, clock())
     with database.read() as connection:
-        turns = deletions.noted(connection, "turn")
+        turns = deletions.noted_deletions(connection, "turn")
     for start in range(0, len(turns), deletions.BATCH):
         batch = turns[start : start + deletions.BATCH]
         forget_turns(database, batch)
@@ -74,8 +74,8 @@ def delete_rows(database: Database, clock: Clock) -> None:
 def clear_folder(database: Database, data: DataFolder) -> int:
     """Remove the files of deleted runs and organizations; return how many deletions cannot be finished yet."""
     with database.read() as connection:
-        runs = set(deletions.noted(connection, "run"))
-        owners = deletions.noted(connection, "organization")
+        runs = set(deletions.noted_deletions(connection, "run"))
+        owners = deletions.noted_deletions(connection, "organization")
         pending = deletions.pending_organizations(connection)
     at_work = {run_id for run_id in attempts_at_work(data) if run_id in runs}
     for path in (*data.runs.glob("*"), *data.sessions.glob("*"), *data.work.glob("*")):

@@ -26,7 +26,7 @@ from service.execution.record import InterruptedTurnError, SupersededError, Turn
 from service.execution.sandbox import Sandbox
 from service.execution.submodules import Submodules
 from service.execution.workspace import Workspace
-from service.findings import packed
+from service.findings import pack_findings
 from service.findings.collect import ARTIFACTS, FOLDER, collect
 from service.findings.question import read_question
 from service.git import GitCommandError, GitRunner
@@ -348,11 +348,11 @@ class Attempt:
             return False
         sizes, others = self.recorder.write(turn_files.artifacts_held, self.run.organization_id, key)
 
-        def put(name: str, content: bytes) -> None:
+        def put_artifact(name: str, content: bytes) -> None:
             self.recorder.write(turn_files.put_artifact, key, number, name, len(content), content)
 
         try:
-            for line in artifacts.keep(tree, self.settings.artifacts, sizes, others, self.secrets, put):
+            for line in artifacts.keep(tree, self.settings.artifacts, sizes, others, self.secrets, put_artifact):
                 self.note(line)
         except OSError as error:
             self.note(f"{ARTIFACTS} is not read: {error.strerror}")
@@ -376,7 +376,7 @@ class Attempt:
         if unread:
             self._store(turn_files.UNREAD, "; ".join(unread).encode())
         if findings is not None:
-            self._store(turn_files.FINDINGS, packed(self._checkout.base, findings))
+            self._store(turn_files.FINDINGS, pack_findings(self._checkout.base, findings))
         message = self._message(result.commit_message)
         try:
             with self.tracer.step("commit"):
@@ -432,7 +432,7 @@ class Attempt:
         return self._committed
 
     def _store(self, kind: str, content: bytes) -> None:
-        self.recorder.write(turn_files.put, self.at_work.key, self.turn.attempt, kind, content)
+        self.recorder.write(turn_files.save, self.at_work.key, self.turn.attempt, kind, content)
 
     def _message(self, agent_message: str | None) -> str:
         message = commits.commit_message(agent_message, self.agent.name, self.turn.own_instructions, self.trailer)
@@ -454,7 +454,7 @@ class Attempt:
         for _ in range(_MAX_PUSHES):
             head = checkout.snapshot.branches.get(branch)
             if head is not None and head != commit.base:
-                commit = commits.moved(checkout.own_git, commit, head, branch)
+                commit = commits.move_commit(checkout.own_git, commit, head, branch)
                 change = self._write_patches(checkout.own_git, commit)
                 self._committed = commit, change
                 self.note(f"{branch} has moved to {head}: the change is put on top of it")

@@ -319,7 +319,7 @@ class TurnWorker:
                 heard = workers.heard_within(connection, ttl_s, self._clock)
                 others = heard if is_sure else [worker for worker in workers_known if worker.seen_at]
                 living |= {worker.executor for worker in others}
-            under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched(connection)]
+            under_way = [f"{run_id}:{number}" for run_id, number in turns.dispatched_turns(connection)]
         at_work = self._engine.at_work
         lost = [name for name in under_way if name not in at_work and in_progress.get(name) not in living]
         dropped = [name for name in in_progress if in_progress[name] not in living and name not in under_way]

@@ -94,13 +94,13 @@ class IdentifiedFinding(Finding):
     id: str = Field(description="16 hexadecimal digits, made of rule, path and the words of the lines.")
 
 
-def counted(severities: Iterable[str]) -> str:
+def count_severities(severities: Iterable[str]) -> str:
     """Return how many findings have each severity, such as `1 blocker, 3 minor`; empty: there are none."""
     counts = Counter(severities)
     return ", ".join(f"{counts[severity]} {severity}" for severity in SEVERITIES if counts[severity])
 
 
-def packed(base: str | None, findings: Iterable[IdentifiedFinding]) -> bytes:
+def pack_findings(base: str | None, findings: Iterable[IdentifiedFinding]) -> bytes:
     """Encode a turn's findings for the database; `base`: the commit that was read, None in an empty repository."""
     return json.dumps({"base": base, "findings": [finding.model_dump() for finding in findings]}).encode()
 
@@ -122,7 +122,7 @@ def drafts(document: Any) -> list[Any]:
     return findings
 
 
-def checked(written: Iterable[Any], remarks: list[str]) -> Iterator[Finding]:
+def check_findings(written: Iterable[Any], remarks: list[str]) -> Iterator[Finding]:
     """Yield the usable findings; add the problems of the first few others to the remarks."""
     refused = 0
     for number, draft in enumerate(written, 1):

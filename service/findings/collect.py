@@ -18,7 +18,7 @@ from service.findings import (
     Finding,
     FindingsError,
     IdentifiedFinding,
-    checked,
+    check_findings,
     drafts,
     read_json,
     sarif_drafts,
@@ -60,7 +60,7 @@ def collect(
             data = read(tree, path, _MAX_FILE_BYTES[path])
             written = read_json(data)
             entries = iter(drafts(written) if path == FILES[0] else sarif_drafts(written, root))
-            findings += checked((_mask_draft(entry, mask) for entry in islice(entries, _MAX_READ)), remarks)
+            findings += check_findings((_mask_draft(entry, mask) for entry in islice(entries, _MAX_READ)), remarks)
             if next(entries, None) is not None:
                 remarks.append(f"{path} is read up to finding {_MAX_READ:,}")
             usable += 1
@@ -74,7 +74,7 @@ def collect(
         return None
     different = list(dict.fromkeys(findings))
     heaviest = sorted(different, key=lambda finding: SEVERITIES.index(finding.severity))[:MAX_FINDINGS]
-    known = list(identified(different if len(different) <= MAX_FINDINGS else heaviest, tree))
+    known = list(identify(different if len(different) <= MAX_FINDINGS else heaviest, tree))
     sizes = accumulate(len(finding.model_dump_json()) for finding in known)
     fitting = tuple(finding for finding, size in zip(known, sizes, strict=True) if size <= _MAX_KEPT)
     if left_out := len(different) - len(fitting):
@@ -89,7 +89,7 @@ def clear(tree: Path) -> None:
             trees.remove(path.rpartition("/")[2], within=folder)
 
 
-def identified(findings: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:
+def identify(findings: Iterable[Finding], tree: Path) -> Iterator[IdentifiedFinding]:
     """Give each finding its id, a digest of its rule, its path and the words of its lines.
 
     Their order distinguishes findings that are equal in these. A line number beyond the end of the file is dropped.

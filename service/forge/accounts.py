@@ -83,7 +83,7 @@ class OwnAccounts:
         return name
 
 
-def completed(database: Database, tokens: HostTokens, platform: str, event: HookEvent) -> dict[str, HookEvent]:
+def complete_event(database: Database, tokens: HostTokens, platform: str, event: HookEvent) -> dict[str, HookEvent]:
     """Return an event with its pull request, as reported by the host of each organization with a rule for the event.
 
     One organization's host says nothing about another's repository.

@@ -209,7 +209,7 @@ def inert(text: str) -> str:
     text = not_closing(printable(text.replace("\r", "")))
     parts, at = [], 0
     for block in _FENCED.finditer(text):
-        parts += [_prose(text[at : block.start()]), fenced(block[2].removesuffix("\n"))]
+        parts += [_prose(text[at : block.start()]), code_block(block[2].removesuffix("\n"))]
         at = block.end()
     return "".join([*parts, _prose(text[at:])])
 
@@ -229,7 +229,7 @@ def _escape(text: str) -> str:
     return _MENTION.sub("\\g<0>\u200b", _SPECIAL.sub(r"\\\g<0>", text))
 
 
-def fenced(text: str, kind: str = "") -> str:
+def code_block(text: str, kind: str = "") -> str:
     """Return a block of code that its content cannot end."""
     if "```" in text and (disarmed := _COMMAND.sub(_NO_COMMAND, text)) != text:
         # GitLab ends the block at a shorter fence and obeys what follows: the text is changed, so it is no suggestion.

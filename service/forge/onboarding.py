@@ -217,7 +217,7 @@ def onboard(
         if has_webhook is not None:
             repository = replace(repository, webhook_configured=has_webhook)
         now, target = clock(), f"gitlab:{repository.path}"
-        repositories.put(connection, organization_id, repository, now)
+        repositories.save(connection, organization_id, repository, now)
         if same is None:
             audit.record(connection, actor, "repository.onboard", now, target=target, organization_id=organization_id)
     return Outcome(is_new=same is None, repository=repository, webhook_failure=failure)

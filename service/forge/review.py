@@ -12,9 +12,9 @@ from itertools import accumulate
 from typing import Final
 from urllib.parse import quote
 
-from service.findings import IdentifiedFinding, counted
+from service.findings import IdentifiedFinding, count_severities
 from service.forge import ForgeError, PostedText, ReviewComment, Thread
-from service.forge.handlers import Forge, Subject, fenced, in_code, inert, own_account
+from service.forge.handlers import Forge, Subject, code_block, in_code, inert, own_account
 from service.store.postings import POSTED, Posted
 
 _MARK: Final = "<!-- runwarden:"
@@ -202,13 +202,13 @@ def comment(finding: IdentifiedFinding, marks: Marks, *, may_replace: bool) -> s
     """Return the text of a comment at a line; `may_replace`: it is a single line, which a suggestion can replace."""
     parts = [_head(finding), inert(finding.message)]
     if finding.suggestion:
-        parts.append(fenced(finding.suggestion, "suggestion" if may_replace else ""))
+        parts.append(code_block(finding.suggestion, "suggestion" if may_replace else ""))
     return "\n\n".join([*filter(None, parts), marks.finding(finding.id)])
 
 
 def _body(report: Report, findings: Findings, listed: Findings, marks: Marks, memory: Mapping[str, set[str]]) -> str:
     """Return the text of a review; `listed`: findings on lines outside the diff."""
-    summary = counted(finding.severity for finding in findings) or "nothing"
+    summary = count_severities(finding.severity for finding in findings) or "nothing"
     lines = [f"{in_code(report.agent)} found {summary}."]
     if listed:
         items = []

@@ -148,20 +148,20 @@ class Lab:
             await self._app(scope, receive, send)
             return
 
-        async def marked(message: Message) -> None:
+        async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message = {**message, "headers": [*message.get("headers", ()), (b"x-runwarden-lab", b"on")]}
             await send(message)
 
         path: str = scope["path"]
         if path == PREFIX or path.startswith(f"{PREFIX}/"):
-            await self._endpoints(scope, receive, marked)
+            await self._endpoints(scope, receive, send_marked)
             return
         method = scope["method"]
         called = next((name for verb, pattern, name in _PATHS if verb == method and pattern.fullmatch(path)), None)
         pending = next((entry for entry in self.script if called and entry.fault.operation in {called, "any"}), None)
         if called is None or pending is None:
-            await self._app(scope, receive, marked)
+            await self._app(scope, receive, send_marked)
             return
         pending.left -= 1
         if pending.left == 0:
@@ -182,9 +182,9 @@ class Lab:
             text = fault.message or f"the lab was set to answer {fault.status}"
             document = {"message": text, "error_code": fault.error_code or "lab"}
             headers = {} if fault.retry_after is None else {"retry-after": fault.retry_after}
-            await JSONResponse(document, fault.status or 500, headers)(scope, receive, marked)
+            await JSONResponse(document, fault.status or 500, headers)(scope, receive, send_marked)
         else:
-            await self._execute(fault, entry, scope, receive, marked)
+            await self._execute(fault, entry, scope, receive, send_marked)
         entry.ended = True
 
     async def _execute(self, fault: Fault, entry: ConsumedFault, scope: Scope, receive: Receive, send: Send) -> None:

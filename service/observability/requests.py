@@ -42,7 +42,7 @@ class RequestRecord:
     token_id: str | None = None
 
 
-def observed(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
+def observe_requests(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
     """Wrap the application: log and count every request, and name it in the answer's `X-Request-Id`."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -55,7 +55,7 @@ def observed(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
         record = RequestRecord(request_id, scope["method"])
         scope.setdefault("state", {})[RECORD] = record
 
-        async def marked(message: Message) -> None:
+        async def send_noted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 record.status = message["status"]
                 mark = (_HEADER, record.request_id.encode())
@@ -65,7 +65,7 @@ def observed(app: ASGIApp, count: Callable[[RequestRecord], None]) -> ASGIApp:
         started = time.perf_counter()
         with bound(request_id=record.request_id):
             try:
-                await app(scope, receive, marked)
+                await app(scope, receive, send_noted)
             finally:
                 record.duration_s = time.perf_counter() - started
                 template: str | None = getattr(scope.get("route"), "path", None)

@@ -165,4 +165,4 @@ async def follow(
             answer.headers["Runwarden-Log-Grown"] = "over" if is_last and log.is_ended else "more"
         return answer, is_grown
 
-    return await results.awaited(context, more, _WAIT_S)
+    return await results.wait_for_more(context, more, _WAIT_S)

@@ -38,7 +38,7 @@ def show(context: RequestContext, visitor: Operator, search: str = "") -> Respon
     with context.database.read() as connection:
         by_status = {status: runs.count(connection, Filters(None, status)) for status in OPEN}
         living = workers.heard_within(connection, context.settings.execution.worker_ttl_s, context.clock)
-        taken = len(turns.dispatched(connection))
+        taken = len(turns.dispatched_turns(connection))
         invited = invitations.all_of(connection)
         latest = {invitation.organization_id: invitation for invitation in invited}
         word, emails = search.strip().casefold(), {owner: invitation.email for owner, invitation in latest.items()}
@@ -50,7 +50,7 @@ def show(context: RequestContext, visitor: Operator, search: str = "") -> Respon
         newest, hidden = owners[::-1][:_MAX_RUNS], max(0, len(owners) - _MAX_RUNS)
         connected = by_owner(connection, Host, hosts, [organization.id for organization in newest])
         ending = endings.soon(connection, now)
-        refused = postings.refused(connection, _MAX_RUNS)
+        refused = postings.refused_postings(connection, _MAX_RUNS)
         posted_for = runs.by_ids(connection, [posting.run_id for posting in refused])
         away = ProviderOutages(connection).waiting(connection)
         disabled = [endpoint for endpoint in events.endpoints(connection) if endpoint.disabled_at is not None]

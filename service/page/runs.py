@@ -17,7 +17,7 @@ from service.api.bodies import AgentStart, RunMessage, RunStart
 from service.api.context import RequestContext
 from service.api.errors import HttpError, bad_request
 from service.errors import first_fault
-from service.findings import counted
+from service.findings import count_severities
 from service.page import text
 from service.page.site import HEADERS, leads_to, page, repository_name
 from service.page.visitor import Anybody, Fault, Form, RunReader, RunWriter, Typed, Writer
@@ -59,7 +59,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
             query[name] += time
     fault, matches, following, count = None, list[Run](), None, 0
     try:
-        matches, following, count = runs_api.listed(context, caller, query)
+        matches, following, count = runs_api.list_page(context, caller, query)
     except HttpError as error:
         fault = error
     ids = [run.id for run in matches]
@@ -70,7 +70,7 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
         for run, turn in ((run, last[run.id]) for run in matches if run.id in last):
             of_turn, reported = (turn.run_id, turn.number), ""
             if turn.outcome == "completed" and (stored := turn_files.content(connection, of_turn, turn_files.FINDINGS)):
-                reported = counted(finding["severity"] for finding in json.loads(stored)["findings"])
+                reported = count_severities(finding["severity"] for finding in json.loads(stored)["findings"])
             row = {"run": run, "turn": turn, "findings": reported, "pull_url": pulls.get(run.id)}
             rows.append(row | {"site": _site_of(run), "platform": PLATFORMS[run.platform]})
     facts: dict[str, Any] = {"filters": filters, "statuses": (*OPEN, *FINAL), "known": paths}
@@ -228,7 +228,7 @@ def show_changes(
         "count": len(files),
         "first": first,
         "listed": page_files,
-        "shown": list(text.shown(chosen, start, _DIFF_BYTES)),
+        "shown": list(text.colour_files(chosen, start, _DIFF_BYTES)),
         "start": start,
         "file": file,
     }

@@ -144,7 +144,7 @@ async def show_hosts(context: RequestContext, caller: SettingsReader, visitor: A
     def show() -> Response:
         with context.database.read() as connection:
             rows = repositories.of(connection, caller.organization.id)
-            schedules = repositories.scheduled(connection, caller.organization.id)
+            schedules = repositories.all_schedules(connection, caller.organization.id)
             last = deliveries.latest_scheduled(connection, caller.organization.id)
         return page("hosts", visitor, health=health, repositories=rows, schedules=schedules, last=last)
 

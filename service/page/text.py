@@ -121,7 +121,9 @@ class DiffFile:
     """What else changed: its name, its mode, or that it is not text."""
 
 
-def shown(files: Iterable[DiffFile], start: int, size: int) -> Iterator[tuple[DiffFile, list[tuple[DiffLine, Markup]]]]:
+def colour_files(
+    files: Iterable[DiffFile], start: int, size: int
+) -> Iterator[tuple[DiffFile, list[tuple[DiffLine, Markup]]]]:
     """Yield files with their lines in colours, the first from a line on, until they make `size` bytes of a page."""
     for file in files:
         name = file.path.rpartition("/")[2]

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from fastapi import Depends, Request, Response
 
-from service.api.auth import READ, Caller, check_rate, scoped
+from service.api.auth import READ, Caller, check_rate, require_scopes
 from service.api.bodies import read_bytes
 from service.api.context import RequestContext, context_of
 from service.api.errors import HttpError, bad_request
@@ -161,11 +161,11 @@ def _writer(visitor: Annotated[Visitor | None, Depends(anybody)], form: AnyForm)
 
 Anybody = Annotated[Visitor | None, Depends(anybody)]
 # The caller that the session represents, if it has one of the scopes.
-RunReader = Annotated[Caller, Depends(scoped(_member, *READ))]
-RunWriter = Annotated[Caller, Depends(scoped(_member, "runs:write"))]
-Configurer = Annotated[Caller, Depends(scoped(_member, "settings"))]
-SettingsReader = Annotated[Caller, Depends(scoped(_member, "settings", *READ))]
-Administrator = Annotated[Caller, Depends(scoped(_member))]
+RunReader = Annotated[Caller, Depends(require_scopes(_member, *READ))]
+RunWriter = Annotated[Caller, Depends(require_scopes(_member, "runs:write"))]
+Configurer = Annotated[Caller, Depends(require_scopes(_member, "settings"))]
+SettingsReader = Annotated[Caller, Depends(require_scopes(_member, "settings", *READ))]
+Administrator = Annotated[Caller, Depends(require_scopes(_member))]
 Operator = Annotated[Visitor, Depends(_operator)]
 SignedIn = Annotated[Visitor, Depends(_signed_in)]
 Writer = Annotated[Form, Depends(_writer)]

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from service import trees
 from service.clock import SECOND_MICROS, Micros, now_micros, rfc3339
 from service.errors import ServiceError
-from service.processes.worker import lock_beside, locked
+from service.processes.worker import hold_lock, lock_beside
 from service.settings import DataFolder
 from service.store import audit
 from service.store.database import Database
@@ -112,9 +112,9 @@ def restore(source: Path, folder: DataFolder, actor: str, *, force: bool) -> dic
     refusal = f"a service is running on {folder.root}; stop it before you restore it"
     staged = folder.root / "restored"
     with (
-        locked(folder.lock_file, refusal),
-        locked(folder.worker_lock_file, refusal),
-        locked(lock_beside(folder.database_file), refusal),
+        hold_lock(folder.lock_file, refusal),
+        hold_lock(folder.worker_lock_file, refusal),
+        hold_lock(lock_beside(folder.database_file), refusal),
     ):
         contents = (folder.database_file, folder.restoring_file, *folder.runs.iterdir())
         if any(map(Path.exists, contents)) and not force:

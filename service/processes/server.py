@@ -26,11 +26,11 @@ from service.hosts.tokens import HostTokens
 from service.lab import Lab
 from service.observability.log import Masks
 from service.observability.metrics import ServiceMetrics
-from service.observability.requests import observed
+from service.observability.requests import observe_requests
 from service.observability.traces import open_tracer
 from service.outgoing.mail import mailer_of
 from service.page.app import with_page
-from service.processes.worker import StartError, announce, build_worker, locked, one_worker, prepare
+from service.processes.worker import StartError, announce, build_worker, hold_lock, one_worker, prepare
 from service.settings import DataFolder, Settings
 from service.store.database import Database
 from service.store.rate_limits import RateLimiter
@@ -69,7 +69,7 @@ def run_server(
         # PostgreSQL takes several processes, SQLite only one.
         if database.is_sqlite:
             refusal = f"another service runs on {folder.root}; stop it, or choose another --data-dir"
-            locks.enter_context(locked(folder.lock_file, refusal))
+            locks.enter_context(hold_lock(folder.lock_file, refusal))
         if executes:
             locks.enter_context(one_worker(database, folder))
         database.wait_until_there(threading.Event())
@@ -111,7 +111,7 @@ async def _serve(context: Context, worker: TurnWorker | None, listener: socket.s
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     asyncio.get_running_loop().set_exception_handler(_report)
     config = uvicorn.Config(
-        observed(app, context.metrics.count_request),
+        observe_requests(app, context.metrics.count_request),
         http=protocol(context.settings.limits.request_s, files // 2, context.metrics.count_refusal),
         # Several times this number of connections are accepted before the first of them can be refused.
         backlog=min(_BACKLOG, files // 16),

@@ -41,7 +41,7 @@ class StartError(ServiceError):
 
 
 @contextlib.contextmanager
-def locked(lock_file: Path, refusal: str) -> Iterator[None]:
+def hold_lock(lock_file: Path, refusal: str) -> Iterator[None]:
     """Hold a lock during the block; the kernel releases it if the process is killed.
 
     Raises:
@@ -116,9 +116,9 @@ def one_worker(database: Database, folder: DataFolder) -> Iterator[None]:
     fix = "stop it, or use PostgreSQL (--database) for several"
     file = Path(str(database.url.database)).resolve()
     with contextlib.ExitStack() as locks:
-        locks.enter_context(locked(folder.worker_lock_file, f"another worker runs on {folder.root}; {fix}"))
+        locks.enter_context(hold_lock(folder.worker_lock_file, f"another worker runs on {folder.root}; {fix}"))
         # Services on two folders may share one file: each would take the other's worker for a dead one.
-        locks.enter_context(locked(lock_beside(file), f"another worker runs on {file}; {fix}"))
+        locks.enter_context(hold_lock(lock_beside(file), f"another worker runs on {file}; {fix}"))
         yield
 
 

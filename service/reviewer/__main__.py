@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from service import trees
 from service.errors import ServiceError, first_fault
 from service.findings.collect import FILES, read
-from service.reviewer.review import REVIEWS, Checkout, Review, Topic, recorded
+from service.reviewer.review import REVIEWS, Checkout, Review, Topic, read_record
 from service.text import one_line
 
 _WORDS: Final = BeforeValidator(lambda value: value.replace(",", " ").split() if isinstance(value, str) else value)
@@ -92,7 +92,7 @@ def main() -> int:
         task = read_task(sys.stdin.buffer.read(), options.parse_args().input)
         root, path = Path.cwd(), f"{REVIEWS}{task.run_id}.md"
         try:
-            last = recorded(read(root, path, _REVIEW_BYTES).decode("utf-8", "replace"))
+            last = read_record(read(root, path, _REVIEW_BYTES).decode("utf-8", "replace"))
         except OSError:
             last = None
         is_whole = task.inputs.depth == "full" or "everything" in task.instructions

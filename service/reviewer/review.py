@@ -18,8 +18,8 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
 
-from service.findings import MAX_FINDINGS, SEVERITIES, IdentifiedFinding, Severity, checked, sarif_drafts
-from service.findings.collect import identified, read
+from service.findings import MAX_FINDINGS, SEVERITIES, IdentifiedFinding, Severity, check_findings, sarif_drafts
+from service.findings.collect import identify, read
 from service.git import GitCommandError, GitRunner
 from service.text import one_line, plural
 
@@ -163,7 +163,7 @@ def _json(root: Path, module: str, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def recorded(review: str) -> Findings | None:
+def read_record(review: str) -> Findings | None:
     """Return the findings in the comment at the end of a review; None if unreadable."""
     try:
         return _RECORD.validate_json(review[review.rindex(_MARK) + len(_MARK) : review.rindex(_END)])
@@ -249,8 +249,8 @@ class Review:
         drafts, self._unread, self._remarks = read_files(
             checkout.root, {path: checkout.sizes[path] for path in paths_to_read}
         )
-        findings = sorted(checked(drafts, self._remarks), key=lambda row: (row.path, row.line or 0, row.rule))
-        self._found = {finding.id: finding for finding in identified(findings, checkout.root)}
+        findings = sorted(check_findings(drafts, self._remarks), key=lambda row: (row.path, row.line or 0, row.rule))
+        self._found = {finding.id: finding for finding in identify(findings, checkout.root)}
         found = self._found.values()
         in_change = [finding for finding in found if checkout.has_changed(finding.path, finding.line, finding.end_line)]
         self._older = len(findings) - len(in_change)

@@ -14,7 +14,7 @@ from service.store.runs import Run
 from service.store.schema import agents
 
 
-def put(connection: sa.Connection, agent: Agent, now: Micros) -> None:
+def save(connection: sa.Connection, agent: Agent, now: Micros) -> None:
     """Add an agent, or replace the one with the same name and owner."""
     lock_subject(connection, "agent", agent.organization_id or "", agent.name)
     put_all(connection, [agent], now)

@@ -58,7 +58,7 @@ def pending_organizations(connection: sa.Connection) -> list[str]:
     return list(connection.scalars(sa.select(organizations.c.id).where(organizations.c.id.in_(begun))))
 
 
-def noted(connection: sa.Connection, kind: Kind) -> list[str]:
+def noted_deletions(connection: sa.Connection, kind: Kind) -> list[str]:
     """Return the deleted objects of a kind that may have left something behind."""
     return list(connection.scalars(sa.select(deletions.c.id).where(deletions.c.kind == kind)))
 

@@ -183,7 +183,7 @@ def shares(connection: sa.Connection) -> list[Share]:
     return [Share(*row) for row in connection.execute(query)]
 
 
-def explained(
+def explain_turns(
     connection: sa.Connection, run: Run, settings: ExecutionSettings, clock: Clock, *, for_operator: bool = False
 ) -> list[Turn]:
     """Return a run's turns, oldest first; an open turn that waits has the reason in `failure`.

@@ -75,10 +75,10 @@ def by_id(connection: sa.Connection, organization_id: str) -> Organization | Non
 
 def by_slug(connection: sa.Connection, slug: str) -> Organization | None:
     """Return the organization with a slug (upper or lower case) or an id, as an administrator types it."""
-    return next(iter(named(connection, [slug]).values()), None)
+    return next(iter(by_slugs(connection, [slug]).values()), None)
 
 
-def named(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organization]:
+def by_slugs(connection: sa.Connection, slugs: Sequence[str]) -> dict[str, Organization]:
     """Return the organizations with the given slugs or ids, keyed by both."""
     by_slug: dict[str, Organization] = {}
     for some in batches(slugs):

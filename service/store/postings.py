@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from service.agents.options import OnCompletion
 from service.clock import Micros, rfc3339_or_none
-from service.findings import SEVERITIES, counted
+from service.findings import SEVERITIES, count_severities
 from service.store import agents, runs, turn_files
 from service.store.rows import insert_new, record_of, records_of, update
 from service.store.runs import Run
@@ -130,7 +130,7 @@ def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutco
     if gate and reported is not None:
         severities = [finding["severity"] for finding in reported["findings"]]
         grave = SEVERITIES[: SEVERITIES.index(gate) + 1]
-        if counts := counted(severity for severity in severities if severity in grave):
+        if counts := count_severities(severity for severity in severities if severity in grave):
             status, text = "failure", f"found {counts}: {text}"
     for commit in sorted(commits):
         want(connection, turn, "status", {"state": status, "text": text, "agent": run.agent}, now, commit)
@@ -209,7 +209,7 @@ def of_run(connection: sa.Connection, run_id: str) -> list[Posting]:
     return records_of(connection, Posting, postings, run_id=run_id, order=[postings.c.kind, postings.c.wanted_at])
 
 
-def refused(connection: sa.Connection, limit: int) -> list[Posting]:
+def refused_postings(connection: sa.Connection, limit: int) -> list[Posting]:
     """Return the latest postings that were given up."""
     return records_of(connection, Posting, postings, state=REFUSED, order=[postings.c.wanted_at.desc()], limit=limit)
 

@@ -11,7 +11,16 @@ from service.agents.options import RepositorySetup
 from service.clock import Micros
 from service.rules import TriggerRule
 from service.store.database import lock_subject
-from service.store.rows import delete, insert_new, optional_filter, owned, record_of, records_of, replace_rows, update
+from service.store.rows import (
+    delete,
+    insert_new,
+    optional_filter,
+    record_of,
+    records_by_owner,
+    records_of,
+    replace_rows,
+    update,
+)
 from service.store.runs import InactiveOrganizationError
 from service.store.schema import default_branches, organizations, repositories, schedules
 
@@ -56,7 +65,7 @@ def note_default_branch(connection: sa.Connection, url: str, branch: str) -> Non
         update(connection, default_branches, default_branches.c.url == url, branch=branch)
 
 
-def put(connection: sa.Connection, organization_id: str, repository: Repository, now: Micros) -> None:
+def save(connection: sa.Connection, organization_id: str, repository: Repository, now: Micros) -> None:
     """Add a repository, or replace the one with its platform and path (`ValueError`: another one has the name)."""
     lock_subject(connection, "repositories", organization_id)
     owner = sa.select(organizations.c.id).where(organizations.c.id == organization_id)
@@ -66,11 +75,11 @@ def put(connection: sa.Connection, organization_id: str, repository: Repository,
     same = sa.and_(is_own, *_at(repository.platform, repository.path))
     others = sa.select(repositories.c.path).where(is_own, repositories.c.name == repository.name, sa.not_(same))
     if (namesake := connection.scalar(others)) is not None:
-        raise taken(repository.name, namesake)
+        raise name_taken(repository.name, namesake)
     put_all(connection, [(organization_id, repository)], now)
 
 
-def taken(name: str, path: str) -> ValueError:
+def name_taken(name: str, path: str) -> ValueError:
     """Return the error that another repository, at a path, has the name."""
     return ValueError(f"the name {name!r} belongs to {path}; choose another name")
 
@@ -85,7 +94,7 @@ def put_all(connection: sa.Connection, configured: Sequence[tuple[str, Repositor
     keys = [repositories.c.organization_id, repositories.c.platform, repositories.c.path_key]
     # An unchanged rule keeps its time, even a missed one; others are due from now on.
     owners = {owner for owner, _ in configured}
-    before = scheduled(connection, owners.pop() if len(owners) == 1 else None, is_locked=True)
+    before = all_schedules(connection, owners.pop() if len(owners) == 1 else None, is_locked=True)
     columns = {
         (old.organization_id, old.repository.platform, old.repository.path, old.rule): old.due_at for old in before
     }
@@ -120,7 +129,7 @@ class Schedule:
         return [self.due_at, (second := self.rule.next_time(self.due_at)), self.rule.next_time(second)]
 
 
-def scheduled(
+def all_schedules(
     connection: sa.Connection, organization_id: str | None, *also: sa.ColumnElement[bool], is_locked: bool = False
 ) -> list[Schedule]:
     """Return the schedules of an organization, or of all (None), next due first; `is_locked`: others wait for them."""
@@ -141,7 +150,7 @@ def begin_due(connection: sa.Connection, key: str, now: Micros) -> Schedule | No
         schedules.c.index == int(index),
         schedules.c.due_at <= now,
     )
-    schedule = next(iter(scheduled(connection, None, *conditions, is_locked=True)), None)
+    schedule = next(iter(all_schedules(connection, None, *conditions, is_locked=True)), None)
     if schedule is not None:
         update(connection, schedules, *conditions, due_at=schedule.rule.next_time(now))
     return schedule
@@ -162,7 +171,7 @@ def by_path(connection: sa.Connection, organization_id: str, platform: str, path
     return record_of(connection, Repository, repositories, *_at(platform, path), organization_id=organization_id)
 
 
-def named(connection: sa.Connection, organization_id: str, text: str) -> Repository | None:
+def by_name(connection: sa.Connection, organization_id: str, text: str) -> Repository | None:
     """Return the repository configured under a name, otherwise one that is cloned from that URL."""
     has_name = repositories.c.name == text
     either, order = has_name | (repositories.c.url == text), [sa.desc(has_name)]
@@ -171,7 +180,7 @@ def named(connection: sa.Connection, organization_id: str, text: str) -> Reposit
 
 def everywhere(connection: sa.Connection, platform: str, path: str) -> list[tuple[str, Repository]]:
     """Return the repository at a path as each organization configured it, with that organization's id."""
-    return owned(connection, Repository, repositories, *_at(platform, path))
+    return records_by_owner(connection, Repository, repositories, *_at(platform, path))
 
 
 def webhook_variables(connection: sa.Connection, platform: str | None = None) -> set[str]:

@@ -50,7 +50,7 @@ def record_of(
     return next(iter(records_of(connection, record, table, *conditions, order=order, limit=1, **equal)), None)
 
 
-def owned(
+def records_by_owner(
     connection: sa.Connection, record: type[Record], table: sa.Table, *conditions: sa.ColumnElement[bool]
 ) -> list[tuple[str, Record]]:
     """Return the matching rows as records, each with the id of its organization, by organization."""
@@ -64,7 +64,7 @@ def by_owner(
 ) -> defaultdict[str, list[Record]]:
     grouped = defaultdict[str, list[Record]](list)
     for some in batches(owners):
-        for owner, row in owned(connection, record, table, table.c.organization_id.in_(some)):
+        for owner, row in records_by_owner(connection, record, table, table.c.organization_id.in_(some)):
             grouped[owner].append(row)
     return grouped
 

@@ -72,7 +72,7 @@ def diff(connection: sa.Connection, folder: DataFolder, key: Key, kind: DiffKind
     return file.read_bytes() if file.exists() else None
 
 
-def put(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
+def save(connection: sa.Connection, key: Key, attempt: int, kind: str, content: bytes) -> None:
     """Store a file, replacing an earlier one of its kind, unless a later attempt took over or the run was deleted."""
     _put(connection, turn_files, key, attempt, {"kind": kind}, {"content": zlib.compress(content)})
 
@@ -131,7 +131,7 @@ def artifacts_held(connection: sa.Connection, organization_id: str, key: Key) ->
 def put_artifact(
     connection: sa.Connection, key: Key, attempt: int, name: str, size: int, content: bytes | None
 ) -> None:
-    """Store an artifact as `put` does; without content it is one of `PATCHES`."""
+    """Store an artifact as `save` does; without content it is one of `PATCHES`."""
     owner = connection.scalar(sa.select(runs.c.organization_id).where(runs.c.id == key[0]))
     values = {"organization_id": owner, "size": size, "content": None if content is None else zlib.compress(content)}
     _put(connection, artifacts, key, attempt, {"name": name}, values)

@@ -343,7 +343,7 @@ def ended_among(connection: sa.Connection, keys: Sequence[tuple[str, int]]) -> f
     return frozenset(keys) - {(run_id, number) for run_id, number in connection.execute(query)}
 
 
-def dispatched(connection: sa.Connection) -> list[tuple[str, int]]:
+def dispatched_turns(connection: sa.Connection) -> list[tuple[str, int]]:
     """Return the open turns that have a slot, each a run's id and a number."""
     query = sa.select(turns.c.run_id, turns.c.number).where(SLOTTED)
     return [(run_id, number) for run_id, number in connection.execute(query)]

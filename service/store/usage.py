@@ -95,7 +95,7 @@ class TurnMeter:
     def spent(self) -> Spending:
         def read() -> Spending:
             with self._database.read() as connection:
-                return spent(connection, self._turn.run_id, self._agent.key, self._clock())
+                return read_spending(connection, self._turn.run_id, self._agent.key, self._clock())
 
         return self._database.retried(read)
 
@@ -154,7 +154,7 @@ def _add(
         update(connection, table, *(table.c[name] == value for name, value in key.items()), **more)
 
 
-def spent(connection: sa.Connection, run_id: str, agent_key: str, now: Micros) -> Spending:
+def read_spending(connection: sa.Connection, run_id: str, agent_key: str, now: Micros) -> Spending:
     """Return a run's usage, and today's usage (UTC) of its agent and its organization."""
     of_run = model_usage.c.run_id == run_id
     of_day = (usage_days.c.day == now // DAY_MICROS) & (usage_days.c.agent_key == agent_key)
@@ -198,7 +198,7 @@ def of_turns(connection: sa.Connection, run_id: str) -> defaultdict[int, dict[st
     return by_turn
 
 
-def summed(parts: Collection[UsageFigures]) -> UsageFigures:
+def add_up(parts: Collection[UsageFigures]) -> UsageFigures:
     """Return the sum of usages; its list prices are as old as the oldest of theirs."""
     dates = [part.list_prices_of for part in parts if part.list_prices_of]
     sums = {name: sum(getattr(part, name) for part in parts) for name in FIGURES}

@@ -133,7 +133,7 @@ class _CommentDelivery(_Delivery):
             subject = about["fault"]
         is_edited, is_authors = self.action == "edited", self.sender.is_one(comment.user)
         fault = payloads.faults(comment.body, subject, is_edited=is_edited, is_authors=is_authors)
-        return payloads.commented(about, comment.id, fault, comment.created_at)
+        return payloads.comment_event(about, comment.id, fault, comment.created_at)
 
 
 class _Check(Part):
@@ -164,7 +164,9 @@ class _CheckDelivery(_Delivery):
         about = self.repository.done_by(self.sender) | linked.about(self.repository)
         head = linked.head.sha
         about["fault"] = "" if head == check.head_sha else f"the pull request is at {head[:12]} by now"
-        return payloads.failed(about, check.name or (self.workflow.name if self.workflow else ""), check.head_sha, at)
+        return payloads.check_event(
+            about, check.name or (self.workflow.name if self.workflow else ""), check.head_sha, at
+        )
 
 
 PAYLOADS: Final[dict[str, type[Payload]]] = {
@@ -211,7 +213,11 @@ class _ForgejoRunDelivery(Payload):
         run = self.run
         match = _NUMBER.fullmatch(run.prettyref)
         about = run.repository.done_by(Account()) | ({"number": int(match[1])} if match else {"head": run.prettyref})
-        return payloads.failed(about, run.workflow_id, run.commit_sha, run.stopped) if run.status == "failure" else None
+        return (
+            payloads.check_event(about, run.workflow_id, run.commit_sha, run.stopped)
+            if run.status == "failure"
+            else None
+        )
 
 
 FORGEJO_PAYLOADS: Final[dict[str, type[Payload]]] = {

@@ -145,7 +145,7 @@ class _NoteDelivery(_Delivery):
         is_edited = note.action != "create" if note.action else note.updated_at != note.created_at
         is_authors = note.author_id == self.user.id
         fault = payloads.faults(note.note, subject, is_edited=is_edited, is_authors=is_authors)
-        return payloads.commented(about, note.id, INTERNAL if note.internal else fault, note.created_at)
+        return payloads.comment_event(about, note.id, INTERNAL if note.internal else fault, note.created_at)
 
 
 class _Pipeline(Part):
@@ -169,7 +169,7 @@ class _PipelineDelivery(Payload):
         # The pipeline of a push names no merge request, and one of a merge request may be about another commit.
         match = _MERGE_REQUEST.match(run.ref)
         about = self.project.done_by(self.user) | {"head": run.ref} | ({"number": int(match[1])} if match else {})
-        return payloads.failed(about, run.name or "pipeline", run.sha, run.finished_at or run.created_at)
+        return payloads.check_event(about, run.name or "pipeline", run.sha, run.finished_at or run.created_at)
 
 
 PAYLOADS: Final[dict[str, type[Payload]]] = {

@@ -191,12 +191,12 @@ def faults(body: str, subject: str, *, is_edited: bool, is_authors: bool) -> str
     return next((text for holds, text in reasons if holds), "")
 
 
-def commented(about: dict[str, Any], number: int, fault: str, at: datetime) -> HookEvent:
+def comment_event(about: dict[str, Any], number: int, fault: str, at: datetime) -> HookEvent:
     about |= {"fault": fault, "changed_at": micros(at)}
     return HookEvent(kind=ISSUE if "issue" in about else COMMENT, **about, occasion=f"comment {number}")
 
 
-def failed(about: dict[str, Any], name: str, commit: str, at: datetime) -> HookEvent:
+def check_event(about: dict[str, Any], name: str, commit: str, at: datetime) -> HookEvent:
     """Return the event of a failed check; its sender is ignored, being the pusher or the checking program."""
     about |= {"is_bot": False, "head_sha": commit, "changed_at": micros(at), "check": name}
     return HookEvent(kind=FAILED, **about, occasion=f"{commit} {name}")

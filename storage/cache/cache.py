@@ -150,7 +150,7 @@ class Cache(ThreadedStore):
     coverage = reads(coverage_queries.coverage)
     used_bytes = reads(retention.used_bytes)
     history = reads(coverage_queries.history)
-    unwalked = reads(coverage_queries.unwalked)
+    unwalked = reads(coverage_queries.unwalked_runs)
     budget = reads(poll_queries.budget)
     run_clock = reads(poll_queries.run_clock)
     final_statuses = reads(read_runs.final_statuses)

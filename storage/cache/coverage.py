@@ -59,7 +59,7 @@ def record_walk(
     store_note(connection, "walked", scalar(connection, "SELECT seq FROM sqlite_sequence WHERE name = 'runs'") or 0)
 
 
-def unwalked(connection: sqlite3.Connection, run_ids: Sequence[str]) -> set[str]:
+def unwalked_runs(connection: sqlite3.Connection, run_ids: Sequence[str]) -> set[str]:
     """The runs among these that came into the cache since a walk was last recorded.
 
     They prove nothing about the runs below them: a process may have ended between storing and recording its page, or

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from storage.cache.schema import LAYOUT, create, layout_of
 from storage.database import connect, immediate, is_busy, set_pragma
-from storage.errors import DatabaseBusyError, primary_code, translated
+from storage.errors import DatabaseBusyError, primary_code, translate_errors
 from storage.private_file import make_private, move_aside, opening
 
 DAMAGE_FIX: Final = "Start Runwarden again: the file is then moved aside, and everything is fetched again."
@@ -58,7 +58,7 @@ def prepare(path: Path, now: datetime) -> SetAside | None:
     Raises `DatabaseBusyError` if a Runwarden of another version has it open.
     """
     mark = path.with_name(path.name + _DAMAGED)
-    with opening(path), translated(path, DAMAGE_FIX):
+    with opening(path), translate_errors(path, DAMAGE_FIX):
         is_damaged = mark.exists()
         if not is_damaged:
             try:

@@ -110,7 +110,7 @@ def about_text(run_id: str, repository: str, branch: str) -> str:
     return about.replace(KNOWN_FROM, " ").replace(RESULT_FROM, " ")
 
 
-def packed(findings: FindingCounts | None) -> int:
+def pack_findings(findings: FindingCounts | None) -> int:
     """The findings as a number that is higher the more severe they are; -1: unknown."""
     if findings is None:
         return -1

@@ -33,7 +33,7 @@ from storage.cache.run_sql import (
     TurnTimes,
     about_text,
     first_turn,
-    packed,
+    pack_findings,
     turns_after,
 )
 from storage.database import execute, immediate, scalar, select_in
@@ -113,7 +113,7 @@ class PreparedRuns(Struct, eq=False):
     """None: the answer is not stored yet."""
 
 
-def prepared(runs: Sequence[Run], cancelled: Collection[str] = ()) -> dict[str, ArrivedRun]:
+def prepare(runs: Sequence[Run], cancelled: Collection[str] = ()) -> dict[str, ArrivedRun]:
     """Each run once, by id, in its newest version: runs are repeated when pages shift during a walk."""
     arrived: dict[str, ArrivedRun] = {}
     for run in runs:
@@ -160,7 +160,7 @@ class AnswerQueue:
         """
         if not runs and (news_from is None or self._has_stored):
             return RunChanges()
-        answer = PreparedRuns(to_us(asked_at), prepared(runs, cancelled), cancelled, is_of_write, news_from)
+        answer = PreparedRuns(to_us(asked_at), prepare(runs, cancelled), cancelled, is_of_write, news_from)
         self._waiting.append(answer)
         try:
             await asyncio.sleep(0)  # Answers that are stored at the same moment share a transaction.
@@ -224,7 +224,7 @@ def store_summary(connection: sqlite3.Connection, run_id: str, summary: RunSumma
     if row is None:
         return
     number, is_current, run_id, repository, branch = row
-    findings = packed(summary.findings if is_current else None)
+    findings = pack_findings(summary.findings if is_current else None)
     text = f"{KNOWN_FROM}{asked}\n{agent or ''}{RESULT_FROM}{result if is_current else ''}".casefold()
     search = about_text(run_id, repository, branch) + text
     sql = "UPDATE runs SET agent = ?, findings = ?, search = ? WHERE id = ?"

@@ -90,7 +90,7 @@ def rows(
     everything, forwards, backwards = where(condition), order_by(sort), order_by(sort, backwards=True)
     with snapshot(connection):
         if offset <= NEAR:
-            matches = searched(connection, condition, sort, offset, limit, remembered)
+            matches = search_rows(connection, condition, sort, offset, limit, remembered)
             return page(connection, everything, forwards, offset, limit) if matches is None else matches
         runs = total(connection, condition, remembered)
         limit = max(0, min(limit, runs - offset))
@@ -113,7 +113,7 @@ def rows(
     return matches
 
 
-def searched(
+def search_rows(
     connection: sqlite3.Connection, condition: RunFilter, sort: RunSort, offset: int, limit: int, remembered: Remembered
 ) -> tuple[RunRow, ...] | None:
     """The rows of a search in the usual order, from the index of texts; None: it cannot help."""
@@ -180,7 +180,7 @@ def first_rows(
 ) -> tuple[RunRow, ...]:
     """The first `limit` runs of the order, or those of them that are found within `patience_s`."""
     with snapshot(connection):
-        indexed = searched(connection, wanted, sort, 0, limit, remembered)
+        indexed = search_rows(connection, wanted, sort, 0, limit, remembered)
     if indexed is not None:
         return indexed
     deadline = time.monotonic() + patience_s

@@ -191,7 +191,7 @@ class Ledger(ThreadedStore):
     action = reads(queries.action)
     actions = reads(queries.actions)
     count = reads(queries.count)
-    unresolved = reads(queries.unresolved)
+    unresolved = reads(queries.unresolved_actions)
     state_counts = reads_counts("SELECT kind, state, count(*) FROM actions GROUP BY kind, state")
     for_run = reads(queries.for_run)
     results = reads(queries.results)

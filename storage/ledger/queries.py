@@ -104,7 +104,7 @@ def _condition(connection: sqlite3.Connection, wanted: ActionFilter) -> Where:
     return condition
 
 
-def unresolved(connection: sqlite3.Connection) -> tuple[Action, ...]:
+def unresolved_actions(connection: sqlite3.Connection) -> tuple[Action, ...]:
     """The newest actions of unknown outcome; 100 at most."""
     return actions(connection, ActionFilter(is_unresolved=True))
 

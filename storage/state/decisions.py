@@ -154,7 +154,7 @@ def store_request(connection: sqlite3.Connection, decision_id: int, request_json
     execute(connection, "UPDATE decisions SET request_json = ? WHERE id = ?", request_json, decision_id)
 
 
-def unclaimed(connection: sqlite3.Connection, rule: str, identities: Collection[str]) -> frozenset[str]:
+def unclaimed_identities(connection: sqlite3.Connection, rule: str, identities: Collection[str]) -> frozenset[str]:
     stored = {identity: sqlite_text(identity) for identity in identities}
     query = "SELECT identity FROM decisions WHERE rule = ? AND identity IN (SELECT value FROM json_each(?))"
     claimed = {*column(connection, query, rule, stored.values())}
@@ -186,7 +186,7 @@ def journal(
     return _select(connection, f"WHERE {condition.sql} ORDER BY id DESC LIMIT ?", *condition.parameters, limit)
 
 
-def limited(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Decision, int], ...]:
+def limited_decisions(connection: sqlite3.Connection, since: datetime) -> tuple[tuple[Decision, int], ...]:
     """Decisions since then that a limit held back: of each rule the newest, and their number."""
     query = (
         f"SELECT {_COLUMNS}, count(*), max(id) FROM decisions WHERE outcome = 'limited' AND decided_us >= ?"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.console.feeds import CoalescedTask
-from app.engine.times import ago, clock_time, span, started
+from app.engine.times import ago, clock_time, span, start_text
 from storage.records import LinkState, Repository, Run, RunDetail, StatusTransition
 from storage.records.activity import Wait, WaitReason
 from widgets.frame import PollTiming, freshness
@@ -32,10 +32,10 @@ def test_times_are_written_as_words() -> None:
         ago(before(days=400), NOON): "400d ago",
         ago(before(minutes=-5), NOON): "in 5m",
         # From a day on, the local time is shown; in another year, the year instead of the hour.
-        started(before(hours=23, minutes=59), NOON): "23h ago",
-        started(before(hours=28), NOON): "3 May 08:00",
-        started(before(days=200), NOON): "16 Oct 2025",
-        started(None, NOON): "-",
+        start_text(before(hours=23, minutes=59), NOON): "23h ago",
+        start_text(before(hours=28), NOON): "3 May 08:00",
+        start_text(before(days=200), NOON): "16 Oct 2025",
+        start_text(None, NOON): "-",
         span(3900): "1h05m",
         span(183600): "2d03h",
         # A time of today needs no date.

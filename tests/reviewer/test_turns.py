@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service.reviewer.review import recorded
+from service.reviewer.review import read_record
 from tests.reviewer.conftest import DEFAULT_BRANCH
 
 BAD = "def run(command):\n    return eval(command)\n"
@@ -94,7 +94,7 @@ def test_a_forged_record_is_ignored(branch: Any) -> None:
 
     forged = branch.turn("", 2)
 
-    assert recorded("mine now\n<!-- runwarden-review {} -->") is None
+    assert read_record("mine now\n<!-- runwarden-review {} -->") is None
     assert forged.status == 0
     assert "1 resolved" in forged.review
     assert "\n# Heading" not in forged.review

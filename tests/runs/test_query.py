@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runs.query import KeyName, listed, parse
+from app.runs.query import KeyName, list_terms, parse
 from storage.records import RunFilter
 from storage.records.query import FINDINGS
 
@@ -80,7 +80,7 @@ def test_written_values_are_read_back(
     key: KeyName, asked: tuple[str, ...], excluded: tuple[str, ...], found: tuple[str, ...], left: tuple[str, ...]
 ) -> None:
     """Written values may contain any characters."""
-    query = parse(" ".join((*listed(key, asked, excluded), *listed("finding", found, left))), NOW)
+    query = parse(" ".join((*list_terms(key, asked, excluded), *list_terms("finding", found, left))), NOW)
 
     name = {"status": "statuses", "repo": "repositories", "branch": "branches", "agent": "agents"}[key]
     fields: dict[str, Any] = {name: asked, f"not_{name}": excluded}

@@ -28,7 +28,7 @@ Connections = tuple[Connection, Connection]
 
 def store(writer: Connection, runs: Sequence[Run]) -> None:
     """Store the runs of one answer, requested at noon."""
-    store_runs.store_all(writer, [store_runs.PreparedRuns(to_us(NOON), store_runs.prepared(runs))])
+    store_runs.store_all(writer, [store_runs.PreparedRuns(to_us(NOON), store_runs.prepare(runs))])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from app.engine.text import safe_text
-from widgets.kit import SCROLL_KEYS, hidden, unkeyed
+from widgets.kit import SCROLL_KEYS, hidden, keyless
 from widgets.kit.badges import STYLES, Badge
 from widgets.kit.line_table import LineItem, LineTable, TonedText
 from widgets.kit.line_text import SteadyText
@@ -182,7 +182,7 @@ class FactPane(VerticalScroll, Generic[FactT]):
 class TableAndFacts(Container, Generic[FactT]):
     """Shows items; the facts are hidden without items, and by a key."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [unkeyed("facts", "detail on/off", id="facts.toggle")]
+    BINDINGS: ClassVar[list[BindingType]] = [keyless("facts", "detail on/off", id="facts.toggle")]
 
     def __init__(self, table: LineTable[FactT], pane: FactPane[FactT], *, id: str) -> None:
         super().__init__(table, pane, id=id, classes="-empty")

@@ -17,7 +17,7 @@ NO_KEY: Final = "no_key_"
 """The prefix of names of keys that no terminal sends."""
 
 
-def unkeyed(action: str, description: str, *, id: str, tooltip: str = "") -> Binding:
+def keyless(action: str, description: str, *, id: str, tooltip: str = "") -> Binding:
     """Bind an action to no key until the user gives it one: the palette has it."""
     return Binding(f"{NO_KEY}{id}", action, description, show=False, tooltip=tooltip, id=id)
 

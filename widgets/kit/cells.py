@@ -31,7 +31,7 @@ def shorten(text: str, width: int, cut: Cut = "end") -> str:
     return _head(text, width - 1 - tail) + ELLIPSIS + _head(text[::-1], tail)[::-1]
 
 
-def joined(parts: Sequence[str], width: int) -> str:
+def join_parts(parts: Sequence[str], width: int) -> str:
     """As many of the parts as fit, with dots between them; the first is always included, shortened in the middle."""
     first, *others = [*filter(None, parts)] or [""]
     text = shorten(first, max(1, width), "middle")
@@ -42,7 +42,7 @@ def joined(parts: Sequence[str], width: int) -> str:
 
 def beside(name: str, about: Sequence[str], width: int, least: int = 20) -> tuple[str, str]:
     """A name and a remark in this many cells; the name gives way, down to `least` cells."""
-    remark = joined(about, max(1, width - min(cell_len(name), least)))
+    remark = join_parts(about, max(1, width - min(cell_len(name), least)))
     return shorten(name, max(1, width - cell_len(remark)), "middle"), remark
 
 
@@ -118,7 +118,7 @@ def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[
     ]
     widths = [column.width for _, column in parts]
     growing = [(i, column) for i, (_, column) in enumerate(parts) if column.grows]
-    for _ in range(view_width - needed([column for _, column in parts], gutter)):
+    for _ in range(view_width - width_needed([column for _, column in parts], gutter)):
         hungry = [(i, column) for i, column in growing if not column.most or widths[i] < column.most]
         if not hungry:
             break
@@ -142,7 +142,7 @@ def lay_out(view_width: int, columns: Sequence[ColumnT], gutter: int) -> Layout[
     return replace(layout, placed=(*layout.placed[:-1], wider), width=stop + view_width)
 
 
-def needed(columns: Sequence[Column], gutter: int) -> int:
+def width_needed(columns: Sequence[Column], gutter: int) -> int:
     """Cells of these columns at their minimum."""
     return (
         gutter + sum(column.width + column.gap for column in columns) - sum(c.gap for c in columns[-1:]) + CELL_PADDING

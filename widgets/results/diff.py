@@ -19,8 +19,8 @@ from textual.strip import Strip
 from app.engine.text import safe_text
 from app.results.diff import HEADER, HUNK, Patch
 from storage.records.results import ChangedFile
-from widgets.kit import hidden, unkeyed
-from widgets.kit.cells import beside, joined, shorten
+from widgets.kit import hidden, keyless
+from widgets.kit.cells import beside, join_parts, shorten
 from widgets.kit.text_view import MAX_LINE, TAB, TextPiece, TextView, overlay, safe_line
 
 ColourSpan = tuple[int, int, str]
@@ -196,7 +196,7 @@ class DiffView(TextView):
         Binding("right_parenthesis", "hunk(1)", "next hunk", id="diff.next_hunk"),
         hidden("left_parenthesis", "hunk(-1)", "previous hunk", id="diff.prev_hunk"),
         hidden("z", "fold", "fold", tooltip="Fold the file under the cursor", id="diff.fold"),
-        unkeyed("fold_all", "fold all", tooltip="Fold or unfold all files", id="diff.fold_all"),
+        keyless("fold_all", "fold all", tooltip="Fold or unfold all files", id="diff.fold_all"),
         hidden("vertical_line", "split", "side by side", id="diff.split"),
     ]
 
@@ -388,7 +388,7 @@ class DiffView(TextView):
     def head(self) -> Sequence[TextPiece]:
         width = self.scrollable_content_region.width
         if not self._starts:
-            return (TextPiece(f" {joined(self._about, width - 1)}", "quiet"),)
+            return (TextPiece(f" {join_parts(self._about, width - 1)}", "quiet"),)
         file = self._file_and_row(self.scroll_offset.y)[0]
         count = f" {file + 1:,}/{max(len(self._facts), len(self._starts)):,}  "
         path, about = beside(safe_line(self._rows.patch.files[file].path), self._about, width - len(count) - 3)

@@ -235,7 +235,7 @@ class LogView(TextView):
 
     def _parts(self, index: int) -> tuple[tuple[TextPiece, ...], ...]:
         width = self.scrollable_content_region.width - GUTTER
-        return wrapped(self._line(index), width, self.label)
+        return wrap_line(self._line(index), width, self.label)
 
     def _top_above(self, index: int) -> int:
         """The first visible row if this row is the last one that fits."""
@@ -271,7 +271,7 @@ class LogView(TextView):
 
 
 @lru_cache(maxsize=512)
-def wrapped(raw: bytes, width: int, indent: int) -> tuple[tuple[TextPiece, ...], ...]:
+def wrap_line(raw: bytes, width: int, indent: int) -> tuple[tuple[TextPiece, ...], ...]:
     """A line's pieces, wrapped between words for this many cells; all but the first line are indented."""
     line = Content.assemble(*((piece.text, piece.tone) for piece in log_pieces(raw)))
     label, *rest = [line[:indent], *line[indent:].wrap(max(2, width - indent))]

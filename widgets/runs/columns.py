@@ -8,10 +8,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from app.engine.text import safe_text
-from app.engine.times import span, started
+from app.engine.times import span, start_text
 from storage.records import RunRow, Tone
 from widgets.kit.badges import Badge, run_badge
-from widgets.kit.cells import Column, Layout, PlacedColumn, lay_out, needed
+from widgets.kit.cells import Column, Layout, PlacedColumn, lay_out, width_needed
 
 GUTTER: Final = 3
 """Cells before the first column: the cursor, the mark and a space."""
@@ -55,8 +55,8 @@ def row_times(row: RunRow, now: datetime, as_of: datetime | None, confirmed_for:
     seconds = row.took.until(as_of or now)
     at_least = "≥" if row.took.since is not None and as_of is not None else ""
     return RowTimes(
-        started(row.created_at or row.first_seen_at, now),
-        started(row.updated_at, now),
+        start_text(row.created_at or row.first_seen_at, now),
+        start_text(row.updated_at, now),
         "-" if seconds is None else f"{at_least}{span(seconds)}",
         is_live=row.last_seen_at is None or now - row.last_seen_at <= confirmed_for,
     )
@@ -186,5 +186,5 @@ class ColumnArrangement:
         columns = [
             shown for shown in self.choice.columns if shown.title in self.filled or shown.title not in HIDDEN_IF_EMPTY
         ]
-        self.ample_width = needed([replace(shown, width=shown.ample or shown.width) for shown in columns], GUTTER)
+        self.ample_width = width_needed([replace(shown, width=shown.ample or shown.width) for shown in columns], GUTTER)
         self.layout = lay_out(min(width, self.ample_width) if self.is_limited else width, columns, GUTTER)

@@ -19,7 +19,7 @@ from storage.records.results import RunTurns, Turn, Unavailable
 from widgets.kit import SCROLL_KEYS, after_refresh
 from widgets.kit.badges import STYLES, run_badge
 from widgets.runs import facts
-from widgets.runs.facts import QUIET, Line, SentMessage, line, wrapped
+from widgets.runs.facts import QUIET, Line, SentMessage, line, wrap_text
 
 INDENT: Final = 3
 ENDED: Final = ("completed", "failed", "cancelled")
@@ -80,7 +80,7 @@ def _turn(turn: Turn, now: datetime, as_of: datetime, longest: float, width: int
 
     def add(text: str, style: str, indent: int = INDENT) -> None:
         for part in safe_block(text, lines=60):
-            lines.extend(wrapped(part, width, style, indent))
+            lines.extend(wrap_text(part, width, style, indent))
 
     if turn.instructions is None:
         add("Its instructions are unknown.", QUIET)

@@ -9,7 +9,7 @@ from msgspec import Struct
 from textual.content import Content
 
 from app.engine.text import SafeText, safe_text
-from app.engine.times import ago, clock_time, roughly_ago, span, stamp, started
+from app.engine.times import ago, clock_time, roughly_ago, span, stamp, start_text
 from storage.records import STATUS_BY_NAME, ActionState, RunDetail, RunRow
 from storage.records.results import LogTail
 from widgets.kit.badges import ACTION_BADGES, STYLES, Badge, run_badge
@@ -114,8 +114,8 @@ def log_tail(view: RunView, width: int, max_lines: int) -> list[Line]:
     if view.detail.run.status != "failed":
         return []
     if tail is None or tail.missing:
-        return [*heading("Log"), *wrapped("Reading…" if tail is None else tail.missing, width, QUIET), line()]
-    drawn = [part for text in tail.lines for part in wrapped(text, width, style if text == tail.why else "")]
+        return [*heading("Log"), *wrap_text("Reading…" if tail is None else tail.missing, width, QUIET), line()]
+    drawn = [part for text in tail.lines for part in wrap_text(text, width, style if text == tail.why else "")]
     return [*heading("Log", "its end; l opens it"), *drawn[-max_lines:], line()]
 
 
@@ -150,12 +150,12 @@ def fields(view: RunView, now: datetime, as_of: datetime, width: int, agent: str
     }
     stale = "" if view.is_live(now) else f"{last_confirmed(view, now)}: it may have changed since."
     doubt = doubts.get(detail.presence, stale)
-    return lines + (wrapped(doubt, width, STYLES["warn"]) if doubt else [])
+    return lines + (wrap_text(doubt, width, STYLES["warn"]) if doubt else [])
 
 
 def conversation(view: RunView, now: datetime, width: int) -> list[Line]:
     """The messages sent to the agent from this machine; the service does not return them."""
-    return messages(view.turns, now, width) or wrapped("No message was sent from this machine.", width, QUIET)
+    return messages(view.turns, now, width) or wrap_text("No message was sent from this machine.", width, QUIET)
 
 
 def branch(view: RunView, now: datetime, width: int, keys: str = "") -> list[Line]:
@@ -167,7 +167,7 @@ def branch(view: RunView, now: datetime, width: int, keys: str = "") -> list[Lin
     for row in view.branch.rows:
         badge = run_badge(row.status, is_final=row.is_final)
         is_current = row.run_id == view.detail.run.run_id
-        when = started(row.created_at or row.first_seen_at, now)
+        when = start_text(row.created_at or row.first_seen_at, now)
         run_id = shorten(safe_text(row.run_id), max(8, width - LABEL - 2 - len(when) - 2), "middle")
         name = f"{shorten(badge.text, LABEL - 1):<{LABEL}}", badge.style
         mark = "▸ " if is_current else "  "
@@ -182,7 +182,7 @@ def heading(text: str, note: str = "") -> list[Line]:
     return [line(), line((text, HEADING), ("  ", ""), (note, QUIET))]
 
 
-def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:
+def wrap_text(text: str, width: int, style: str = "", indent: int = 0) -> list[Line]:
     """A text as indented lines of at most `width` cells; very long texts are cut."""
     pad = " " * indent
     lines = Content.styled(text, style).wrap(max(8, min(width - indent, READABLE))) if text else [Content()]
@@ -190,7 +190,7 @@ def wrapped(text: str, width: int, style: str = "", indent: int = 0) -> list[Lin
 
 
 def _field(name: str, value: str, width: int, style: str = "") -> list[Line]:
-    first, *rest = wrapped(value, width - LABEL, style)
+    first, *rest = wrap_text(value, width - LABEL, style)
     pad = " " * LABEL
     return [Content.assemble((f"{name:<{LABEL}}", QUIET), first), *(Content.assemble(pad, part) for part in rest)]
 
@@ -208,8 +208,8 @@ def messages(sent: Sequence[SentMessage], now: datetime, width: int) -> list[Lin
         lines += [line()] if lines else []
         lines.append(line((f"{number}  ", QUIET), (message.actor, "bold"), when, (badge.text, badge.style)))
         for text in message.text:
-            lines += wrapped(text, width, "", 3)
-        lines += wrapped(message.trouble, width, STYLES["bad"], 3) if message.trouble else []
+            lines += wrap_text(text, width, "", 3)
+        lines += wrap_text(message.trouble, width, STYLES["bad"], 3) if message.trouble else []
     return lines
 
 

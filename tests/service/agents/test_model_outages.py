@@ -276,7 +276,7 @@ def ask_of(database: Database, name: str, key: str | None, owner: str | None = N
     given = {"model": {"provider": "anthropic", "key_env": key} if key else None} | options
     agent = Agent(name, ("true",), options=AgentOptions.model_validate(given), organization_id=owner)
     with database.write() as connection:
-        agents.put(connection, agent, NOW)
+        agents.save(connection, agent, NOW)
     return agent
 
 

@@ -6,7 +6,7 @@ from itertools import product
 from service.agents import outcome
 from service.agents.options import ModelAccess
 from service.agents.outcome import OutcomeReader, TurnFailure
-from service.egress.refusals import answered, failed_stream
+from service.egress.refusals import failed_stream, of_answer
 
 HOUR_S = 3600
 NOW_S = 1_795_000_000.0
@@ -63,7 +63,7 @@ def test_a_limits_end_is_read_in_every_providers_form() -> None:
         ),
         ({"retry-after": "soon"}, "", None),
     ):
-        assert answered(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
+        assert of_answer(access("anthropic"), "m-1", 429, headers, body.encode(), NOW_S).wait_s == wait_s
 
 
 def test_a_providers_error_is_reported_with_its_fix() -> None:
@@ -72,7 +72,7 @@ def test_a_providers_error_is_reported_with_its_fix() -> None:
     Gateways wrap errors in errors, pages and events.
     """
     for provider, status, body, then, reason, fix in ROWS:
-        told = answered(access(provider), "m-1", status, {}, body.encode(), NOW_S)
+        told = of_answer(access(provider), "m-1", status, {}, body.encode(), NOW_S)
         name = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}[provider]
 
         assert told.failure.text.startswith(f"{name} answered {status} for m-1: ")
@@ -84,7 +84,7 @@ def test_a_providers_error_is_reported_with_its_fix() -> None:
         ('{"error": {"message": "APIError - {\\"error\\": {\\"message\\": \\"inner\\"}}"}}', ": APIError - inner; "),
         ('event: error\ndata: {"type": "error", "error": {"type": "overl', " and gave no reason; "),
     ):
-        assert words in answered(access("openai"), "m-1", 500, {}, body.encode(), NOW_S).failure.text
+        assert words in of_answer(access("openai"), "m-1", 500, {}, body.encode(), NOW_S).failure.text
 
     error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error"}}'
     assert [failed_stream(start) for start in (error, b'data: {"error": {"code": 500}}')] == [529, 500]

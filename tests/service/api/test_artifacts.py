@@ -153,7 +153,7 @@ def test_artifacts_are_counted_pruned_and_deleted(database: Database, tmp_path: 
             turn_files.put_artifact(connection, key, attempt, "a.txt", len(content), content)
         turn_files.put_artifact(connection, other, 0, "b.txt", 5, b"other")
         turn_files.put_artifact(connection, key, 0, "run.patch", 9, None)
-        turn_files.put(connection, key, 0, "run.diff", b"the patch")
+        turn_files.save(connection, key, 0, "run.diff", b"the patch")
         folder.turn_file(*key, "run.diff").parent.mkdir()
         folder.turn_file(*key, "run.diff").write_bytes(b"the patch")
         found = [turn_files.artifact(connection, folder, key, name) for name in ("a.txt", "run.patch", "none")]

@@ -54,7 +54,7 @@ class Acme:
 
     def add(self, repository: Repository) -> None:
         with self.database.write() as connection:
-            repositories.put(connection, self.id, repository, now_micros())
+            repositories.save(connection, self.id, repository, now_micros())
 
     @property
     def repositories(self) -> list[Repository]:

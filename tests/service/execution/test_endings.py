@@ -48,7 +48,7 @@ def test_expiring_keys_are_listed_in_time(database: Database) -> None:
         for name, ends, its_owner in (("known", day(-1), owner), ("unknown", None, None), ("for-all", day(10), None)):
             access = {"provider": "anthropic", "key_env": "MODEL_KEY", "key_ends": ends}
             options = AgentOptions.model_validate({"model": access})
-            agents.put(connection, Agent(name, ("a",), options=options, organization_id=its_owner), NOW)
+            agents.save(connection, Agent(name, ("a",), options=options, organization_id=its_owner), NOW)
     with database.read() as connection:
         found = endings.soon(connection, NOW)
 

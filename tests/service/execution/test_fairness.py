@@ -131,7 +131,7 @@ class Waiting:
     def reason(self, run: Run, *, for_operator: bool = False, **settings: Any) -> str | None:
         with self.database.read() as connection:
             given = (ExecutionSettings(**settings), lambda: NOW)
-            return dispatch.explained(connection, run, *given, for_operator=for_operator)[-1].reason
+            return dispatch.explain_turns(connection, run, *given, for_operator=for_operator)[-1].reason
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from pydantic import BaseModel, Field
 
-from service.findings import MAX_FINDINGS, Finding, IdentifiedFinding, packed
+from service.findings import MAX_FINDINGS, Finding, IdentifiedFinding, pack_findings
 from service.findings.collect import clear, collect
 from service.secrets import Secrets
 from tests.program import ROOT
@@ -90,7 +90,7 @@ def test_texts_are_printable_and_contain_no_secret(tmp_path: Path) -> None:
 
     assert one.title.startswith("a \u241b[2J[masked]xxx")
     assert (len(one.title), one.message) == (300, "one\ntwo\ufffd")
-    assert json.loads(packed("a", [one])) == {"base": "a", "findings": [one.model_dump()]}
+    assert json.loads(pack_findings("a", [one])) == {"base": "a", "findings": [one.model_dump()]}
 
 
 LIES: Final = (

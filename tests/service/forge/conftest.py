@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.clock import SECOND_MICROS
-from service.findings import IdentifiedFinding, packed
+from service.findings import IdentifiedFinding, pack_findings
 from service.forge.poster import post
 from service.hosts.tokens import HostTokens
 from service.settings import DataFolder, ForgeSettings, Settings
@@ -93,7 +93,7 @@ class Desk:
 
     def report(self, run_id: str, number: int, *findings: IdentifiedFinding) -> None:
         with self.database.write() as connection:
-            turn_files.put(connection, (run_id, number), 1, turn_files.FINDINGS, packed("a" * 40, findings))
+            turn_files.save(connection, (run_id, number), 1, turn_files.FINDINGS, pack_findings("a" * 40, findings))
 
     @property
     def is_owing(self) -> bool:

@@ -129,7 +129,7 @@ def test_a_status_fails_on_configured_severities(desk: Desk, limit: str, unread:
         desk.report(run_id, 1, FOUND.model_copy(update={"severity": "major"}), finding("b", 2))
     else:
         with desk.database.write() as connection:
-            turn_files.put(connection, (run_id, 1), 1, turn_files.UNREAD, unread)
+            turn_files.save(connection, (run_id, 1), 1, turn_files.UNREAD, unread)
     desk.end(run_id)
     desk.post()
 

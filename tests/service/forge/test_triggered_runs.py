@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from service.api.hooks import event_of
 from service.clock import now_micros
-from service.forge.accounts import completed
+from service.forge.accounts import complete_event
 from service.hosts.tokens import HostTokens
 from service.rules import HookEvent, TriggerRule
 from service.settings import Settings
@@ -115,7 +115,7 @@ class Board:
         made = Repository("api", platform, path, "/srv/api.git", triggers=rules)
         self.owner = organization(database, "acme")
         with database.write() as connection:
-            repositories.put(connection, self.owner, made, now_micros())
+            repositories.save(connection, self.owner, made, now_micros())
         settings = {"triggers": {"github_secret_env": "S"}, "gitlab": {"webhook_secret_env": "S"}}
         self.settings = Settings.model_validate(settings)
         self.count = 0
@@ -233,7 +233,9 @@ def test_missing_facts_of_a_delivery_are_requested(desk: Desk) -> None:
 
     def ask() -> HookEvent:
         found = present(event(name, document, desk.platform))
-        return present(completed(desk.database, HostTokens(desk.database), desk.platform, found).get(desk.owner_id))
+        return present(
+            complete_event(desk.database, HostTokens(desk.database), desk.platform, found).get(desk.owner_id)
+        )
 
     whole = ask()
     made.is_fork = True

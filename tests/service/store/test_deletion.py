@@ -168,7 +168,7 @@ def an_organization(database: Database, folder: DataFolder, slug: str, url: str)
     with database.write() as connection:
         tokens.create(connection, owner, scopes=("admin",), alias=None, now=now)
         invitations.invite(connection, owner, "a@b.example", now)
-        repositories.put(connection, owner, Repository("api", "github", "acme/api", url), now)
+        repositories.save(connection, owner, Repository("api", "github", "acme/api", url), now)
         events.add_endpoint(connection, owner, f"https://hooks.example/{owner}", events.TYPES, (), now)
         for run_id in made:
             turns.end(connection, run_id, 1, TurnOutcome("completed"), now)
@@ -220,7 +220,7 @@ def test_an_interrupted_deletion_is_completed(
     assert cuts >= 5
     assert all(len(traces(database, folder, one)) >= 3 for one in kept_runs)
     with database.read() as connection:
-        assert deletions.noted(connection, "mirror") == []
+        assert deletions.noted_deletions(connection, "mirror") == []
         assert organizations.by_id(connection, kept) is not None
         assert len(tokens.of(connection, kept)) == 1
 
@@ -270,7 +270,7 @@ def test_an_inactive_organization_gets_no_run(database: Database, folder: DataFo
             runs.accept(connection, order(owner), now_micros())
         complete_deletions(database, folder, now_micros)
     with database.write() as connection, pytest.raises(InactiveOrganizationError):
-        repositories.put(connection, owner, Repository("api", "github", "acme/api", "/srv/api.git"), now_micros())
+        repositories.save(connection, owner, Repository("api", "github", "acme/api", "/srv/api.git"), now_micros())
 
 
 @pytest.mark.parametrize("database", ["postgresql"], indirect=True)

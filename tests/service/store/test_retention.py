@@ -189,5 +189,5 @@ def test_other_branches_are_never_removed(repo: Repo, monkeypatch: pytest.Monkey
     protected = repo.run()
     found = Repository("api", "github", "acme/api", str(repo.place), protected=("agent/*",))
     with repo.database.write() as connection:
-        repositories.put(connection, repo.owner, found, now_micros())
+        repositories.save(connection, repo.owner, found, now_micros())
     assert protected.branch in repo.remove()

@@ -98,7 +98,7 @@ def test_a_name_belongs_to_one_repository(database: Database) -> None:
     with database.write() as connection:
 
         def put(path: str, of: str = owner) -> list[str]:
-            repositories.put(connection, of, Repository("api", "github", path, "/a"), NOW)
+            repositories.save(connection, of, Repository("api", "github", path, "/a"), NOW)
             return [repository.path for repository in repositories.of(connection, of)]
 
         assert [put("acme/api"), put("Acme/API"), put("acme/web", other)] == [["acme/api"], ["Acme/API"], ["acme/web"]]
@@ -112,12 +112,12 @@ def test_a_turns_files_are_stored_and_replaced(database: Database) -> None:
     with database.write() as connection:
         key = (runs.accept(connection, order(owner), NOW).id, 1)
         for content in (b"first", b"second"):
-            turn_files.put(connection, key, 0, "diff", content)
+            turn_files.save(connection, key, 0, "diff", content)
         for piece in (b"one\n", b"two\n"):
             turn_files.append_log(connection, key, 0, piece)
         pieces = [turn_files.read_log(connection, key, offset, 4) for offset in (0, 2, 4, 8)]
         turns.claim(connection, *key, "heir", NOW)
-        turn_files.put(connection, key, 0, "diff", b"late")
+        turn_files.save(connection, key, 0, "diff", b"late")
         turn_files.append_log(connection, key, 0, b"late")
         turn_files.append_log(connection, key, 1, b"three\n")
         turn_files.pack_log(connection, key)
@@ -248,12 +248,12 @@ ACTS: dict[str, Act] = {
     "tokens": lambda c, owner, run, n: tokens.create(c, owner, scopes=("admin",), alias="same", now=NOW),
     "offers": lambda c, owner, run, n: organizations.put_offer(c, Offer("SAME", "partner")),
     "hosts": lambda c, owner, run, n: hosts.connect(c, owner, HOST, NOW),
-    "repositories": lambda c, owner, run, n: repositories.put(c, owner, Repository("a", "github", "a/b", "/a"), NOW),
+    "repositories": lambda c, owner, run, n: repositories.save(c, owner, Repository("a", "github", "a/b", "/a"), NOW),
     "default_branches": lambda c, owner, run, n: repositories.note_default_branch(c, "/srv/a.git", f"branch-{n}"),
-    "agents": lambda c, owner, run, n: agents.put(c, replace(AGENT, organization_id=owner if n % 2 else None), NOW),
+    "agents": lambda c, owner, run, n: agents.save(c, replace(AGENT, organization_id=owner if n % 2 else None), NOW),
     "runs": lambda c, owner, run, n: runs.accept(c, order(owner, branch="b"), NOW),
     "turns": _continue,
-    "turn_files": lambda c, owner, run, n: turn_files.put(c, (run.id, 1), 0, "diff", b"said"),
+    "turn_files": lambda c, owner, run, n: turn_files.save(c, (run.id, 1), 0, "diff", b"said"),
     "artifacts": lambda c, owner, run, n: turn_files.put_artifact(c, (run.id, 1), 0, "a", 4, b"said"),
     "log_pieces": lambda c, owner, run, n: turn_files.append_log(c, (run.id, 1), 0, b"said"),
     "model_usage": lambda c, owner, run, n: usage.add(c, turns.of(c, run.id)[0], USE, NOW),

@@ -64,7 +64,7 @@ def test_usage_is_summed_by_the_query(database: Database) -> None:
     assert summed("day", "org_none") == {}
     with database.read() as connection:
         of_turns = usage.of_turns(connection, first)
-    summed_up = {number: usage.summed(shares.values()) for number, shares in of_turns.items()}
+    summed_up = {number: usage.add_up(shares.values()) for number, shares in of_turns.items()}
     figures = [(number, one.requests, one.document()["cost_usd"]) for number, one in summed_up.items()]
     assert figures == [(1, 2, 0.5), (2, 1, 0.25)]
 
@@ -106,7 +106,7 @@ def test_daily_usage_equals_the_turns_after_kills(database: Database) -> None:
 
     with database.read() as connection:
         detail = {
-            number: usage.summed(shares.values()) for number, shares in usage.of_turns(connection, run_id).items()
+            number: usage.add_up(shares.values()) for number, shares in usage.of_turns(connection, run_id).items()
         }
         (whole,) = totals(connection, None)
     with database.write() as connection:
@@ -132,7 +132,7 @@ def test_a_cost_without_a_price_is_unknown(database: Database) -> None:
     proxied = usage.TurnMeter(database, turn, Agent("claude", ("sh",), 9), lambda: NOW)
     proxied.add("gpt-5.4", Usage(1_000_000), price_of("gpt-5.4", {}))
     with database.read() as connection:
-        told = [usage.summed(shares.values()).document() for shares in usage.of_turns(connection, run_id).values()]
+        told = [usage.add_up(shares.values()).document() for shares in usage.of_turns(connection, run_id).values()]
         whole = totals(connection, None)[0].figures.document()
 
     found = [[one[key] for key in ("cost_usd", "unpriced_requests", "list_prices_of")] for one in (*told, whole)]
@@ -153,8 +153,8 @@ def test_a_daily_limit_counts_every_run_of_the_day(database: Database) -> None:
     with database.write() as connection:
         owner = present(organizations.by_slug(connection, "acme"))
         organizations.change(connection, owner.id, day_usd=4.0, day_tokens=660)
-        helper = usage.spent(connection, first, "/helper", NOW)
-        own = usage.spent(connection, other, "org_x/helper", NOW)
+        helper = usage.read_spending(connection, first, "/helper", NOW)
+        own = usage.read_spending(connection, other, "org_x/helper", NOW)
     shown = scraped(ServiceMetrics(database, lambda: NOW, worker_ttl_s=10))
 
     assert helper == Spending(3_000_000, 11_000_000, 36, OrganizationDay(2_000_000, 66, 4.0, 660))

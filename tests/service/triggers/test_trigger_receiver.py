@@ -40,7 +40,7 @@ def tenants(
     for slug in slugs:
         owner = organization(database, slug)
         with database.write() as connection:
-            repositories.put(connection, owner, made, now_micros())
+            repositories.save(connection, owner, made, now_micros())
     limits = Limits(active_runs=active_runs)
     chosen = Settings(triggers=TriggerSettings(github_secret_env="S", **settings), limits=limits)
 
@@ -366,7 +366,7 @@ def scheduled(database: Database, *rules: TriggerRule, at: int = NOW) -> str:
     owner = organization(database)
     with database.write() as connection:
         made = Repository("api", "github", "acme/api", "https://h/acme/api.git", triggers=rules)
-        repositories.put(connection, owner, made, at)
+        repositories.save(connection, owner, made, at)
     return owner
 
 
@@ -403,7 +403,7 @@ def test_each_time_of_a_schedule_starts_one_run(database: Database) -> None:
         (run,) = runs.page(connection, runs.Filters(owner), None, 9)
         (turn,) = turns.of(connection, run.id)
         (trail,) = audit.latest(connection, 9, action="trigger")
-        (next_up,) = repositories.scheduled(connection, owner)
+        (next_up,) = repositories.all_schedules(connection, owner)
 
     assert (entry.result, entry.run_id, entry.cause) == ("started", run.id, rfc3339(NOW + HOUR))
     assert (turn.caller, turn.instructions, run.agent) == ("schedule 0 * * * *", "Look around.", "reviewer")
