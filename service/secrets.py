@@ -38,9 +38,9 @@ class Secrets:
     def mask(self, text: str) -> str:
         """Return the text without the values, and without halves of characters other than undecoded bytes."""
         whole = _LONE_SURROGATES.sub("\N{REPLACEMENT CHARACTER}", text)
-        return self.masked(whole.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+        return self.mask_bytes(whole.encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
 
-    def masked(self, data: bytes) -> bytes:
+    def mask_bytes(self, data: bytes) -> bytes:
         # Much faster than the pattern, and most output has no secrets.
         return self._pattern.sub(MASK.encode(), data) if any(form in data for form in self._forms) else data
 
@@ -83,12 +83,12 @@ class MaskedStream:
         """Add a piece, and pass on what further pieces cannot change."""
         self._held += piece
         if at := self._secrets.unchanging(self._held):
-            self._send(self._secrets.masked(self._held[:at]))
+            self._send(self._secrets.mask_bytes(self._held[:at]))
             self._held = self._held[at:]
 
     def end(self) -> None:
         if self._held:
-            self._send(self._secrets.masked(self._held))
+            self._send(self._secrets.mask_bytes(self._held))
 
 
 def _forms(value: str) -> set[bytes]:

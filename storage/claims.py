@@ -71,7 +71,7 @@ class Claims(Struct, frozen=True):
             return False
         return self.claim(connection, key, at, expected={}, change={})
 
-    def abandoned(self, connection: sqlite3.Connection, at: datetime) -> tuple[str | int, ...]:
+    def list_abandoned(self, connection: sqlite3.Connection, at: datetime) -> tuple[str | int, ...]:
         """The keys of rows in progress whose process has exited, oldest first."""
         rows = connection.execute(
             f"SELECT {self.key}, owner_json, owned_us FROM {self.table}"

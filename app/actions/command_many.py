@@ -200,7 +200,7 @@ async def plan_retry(engine: "Engine", text: str, prefix: str | None = None) -> 
         return Retry(run_id, BatchResult("refused", problem=reason))
 
     try:
-        run = await RunLookup(engine).current(text)
+        run = await RunLookup(engine).find_current(text)
     except CommandFailedError as error:
         return refusal(text, error.message)
     detail = await engine.cache.detail(run.run_id)

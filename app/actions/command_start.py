@@ -183,7 +183,7 @@ def continue_run(
             run = await lookup.to_change(run_id, invocation.output.note)
             request = ContinueRun(run.run_id, text, run.repository, branch, values, start_from)
             if when_ended and not write.dry_run:
-                run = await lookup.current(run.run_id)
+                run = await lookup.find_current(run.run_id)
             if not when_ended or write.dry_run or run.status in await engine.cache.final_statuses():
                 report = await perform(invocation, engine, request, write)
             else:

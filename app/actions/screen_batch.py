@@ -110,7 +110,7 @@ class RunBatch(Struct, frozen=True):
         words = "" if asked is None else asked.words
         return {"repository": run.repository.label, "branch": run.branch_name, "previous_instructions": words}
 
-    def resolved(self, action: Action, old_id: str = "") -> Self:
+    def with_resolved(self, action: Action, old_id: str = "") -> Self:
         """The batch with a resolved action, or one sent in place of `old_id`; runs that it blocked may be sent now."""
         sent: dict[str, BatchResult] = {}
         for run_id, result in self.sent.items():

@@ -310,7 +310,7 @@ class ActionForm(ModalScreen[Action | None]):
                 self.query_one("#verb-open" if len(self.run_ids) == 1 else "#verb-done").focus()
         if phase in {"preview", "refused", "outcome"}:
             self._second_press.forget()
-            after_refresh(self, self._second_press.painted)
+            after_refresh(self, self._second_press.start_pause)
         self.refresh_bindings()
 
     def beat(self) -> None:

@@ -189,7 +189,7 @@ class ManyForm(ActionForm):
         """Put the resolved outcome into the batch, after which the next runs can be sent."""
         if action is None or self._open is None:
             return
-        self._show_batch(self.run_batch.resolved(action, self._open.action_id))
+        self._show_batch(self.run_batch.with_resolved(action, self._open.action_id))
         self.run_worker(self._end(""))
 
     async def _end(self, problem: str) -> None:

@@ -177,7 +177,7 @@ def occurrences(rule: Rule, seen: Seen, since: datetime, news_from: datetime = E
         case OnRun(to=to, was=was, scope=scope):
             for change in seen.changes:
                 run_id = change.run_id
-                at = change.happened(seen.ahead)
+                at = change.happened_at(seen.ahead)
                 is_whole = change.old is None and change.is_final
                 is_news = at >= since and not (is_whole and change.active_since < news_from)
                 # A run shown as failed may have been cancelled: only the service knows.

@@ -120,7 +120,7 @@ async def _read_playbacks(
         questions=MAX_CHANGES,
         since=since,
         until=now,
-        changes=tuple(change for change in batch.changes if since <= change.happened(ahead) <= now),
+        changes=tuple(change for change in batch.changes if since <= change.happened_at(ahead) <= now),
         ahead=ahead,
         stuck=await cache.past_stuck(since) if OnStuck in kinds else (),
         spans=await incidents.spans(now - WHOLE) if OnHealth in kinds else (),
@@ -165,7 +165,7 @@ class Playback(Observer):
     async def observe(self, now: datetime) -> Seen:
         """The changes since the watermark, which counts them, and the rule's other possible triggers at that time."""
         begin = end = self.watermark.transition
-        while end < len(self.changes) and self.changes[end].happened(self.ahead) <= now:
+        while end < len(self.changes) and self.changes[end].happened_at(self.ahead) <= now:
             end += 1
         seen = Seen(now, self.changes[begin:end], self.ahead, watermark=Watermark(end))
         match self.rule.on:

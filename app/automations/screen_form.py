@@ -208,7 +208,7 @@ class AutomationForm(ModalScreen[str | None]):
             # Focus the preview, never the dangerous button.
             self.query_one(RequestPreview).focus()
             self._second_press.forget()
-            after_refresh(self, self._second_press.painted)
+            after_refresh(self, self._second_press.start_pause)
         self.refresh_bindings()
 
     async def _check(self) -> None:

@@ -78,7 +78,7 @@ class ApprovalsSheet(Sheet[None]):
         self._session.engine_changed.subscribe(self, lambda _: self._reading.ask())
         self.set_interval(1.0, lambda: self._list.show(self._rows))
         await self._read()
-        after_refresh(self, self._second_press.painted)
+        after_refresh(self, self._second_press.start_pause)
 
     @property
     def _chosen(self) -> dict[str, Approval]:

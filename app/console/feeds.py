@@ -379,7 +379,7 @@ class Batches:
             for open_action in batch.unknown:
                 action = await engine.ledger.action(open_action.action_id)
                 if key in self._batches and action is not None and action.state != open_action.state:
-                    self._batches[key] = self._batches[key].resolved(action)
+                    self._batches[key] = self._batches[key].with_resolved(action)
         details = await engine.cache.details([run_id for batch in self._batches.values() for run_id in batch.made])
         views = tuple(batch.view(details) for batch in reversed(self._batches.values()))
         if views != self.views:

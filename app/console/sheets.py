@@ -242,7 +242,7 @@ class ConfirmSheet(PickerScreen[str]):
     def on_mount(self) -> None:
         """Put the cursor behind the path; without one, scroll the facts by keys."""
         self.query_one(VerticalScroll if self._folder is None else LineInput).focus()
-        after_refresh(self, self._second_press.painted)
+        after_refresh(self, self._second_press.start_pause)
 
     def action_scroll(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)

@@ -219,7 +219,7 @@ class Tools:
 
         async def work() -> None:
             async with call.writer(dry_run=True) as engine:
-                run: Any = None if about is None else await RunLookup(engine).named(about)
+                run: Any = None if about is None else await RunLookup(engine).find(about)
                 if request_of is not None:
                     request, key = request_of(run), ""
                 else:

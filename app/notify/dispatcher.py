@@ -120,7 +120,7 @@ class Dispatcher:
         news = await self.cache.changes(self._watermark or Watermark(), since=since)
         ahead = news.ahead
         completed = (change for change in news.changes if change.new == "completed")
-        self._completed |= {change.repository: change.happened(ahead) for change in completed}
+        self._completed |= {change.repository: change.happened_at(ahead) for change in completed}
         hosts, links, stuck = await self.cache.states()
         incidents = await self.incidents.read(hosts, now)
         lasting = [incident for incident in incidents if not incident.is_over]
@@ -135,7 +135,7 @@ class Dispatcher:
             completed=dict(self._completed),
         )
         moved = await select_changes(news.changes, self.notify.on, self.ledger)
-        alerts = [replace(move_alert(move, self.profile), at=move.happened(ahead)) for move in moved]
+        alerts = [replace(move_alert(move, self.profile), at=move.happened_at(ahead)) for move in moved]
         facts = (self.notify, self.profile, now)
         states = state_alerts(*facts, stuck=stuck, incidents=lasting, links=links, host_routes=host_routes)
         begun = [state for state in states if not state.after]

@@ -88,7 +88,7 @@ class Watch:
         missed = list[StatusChange]()
         for move in await select_changes(news.changes, self.notify.on, self.ledger):
             # Always report when a followed run finishes; sum up other changes from before this watch began.
-            if move.happened(news.ahead) >= self._began_at - SKEW or move.is_pinned:
+            if move.happened_at(news.ahead) >= self._began_at - SKEW or move.is_pinned:
                 events.append(move_alert(move, self.profile))
             else:
                 missed.append(move)

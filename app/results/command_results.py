@@ -59,10 +59,10 @@ async def open_results(invocation: Invocation, run_id: str) -> "AsyncIterator[tu
     async with invocation.engine(needs_token=False) as engine:
         lookup = RunLookup(engine)
         try:
-            run = await lookup.current(run_id)
+            run = await lookup.find_current(run_id)
         except ApiError as error:
             try:
-                run = await lookup.cached(run_id)
+                run = await lookup.find_cached(run_id)
             except CommandFailedError:
                 raise error from None
             invocation.output.note(f"{error.message} The run is shown as last seen.")
@@ -159,7 +159,7 @@ async def show(invocation: Invocation, *, run_id: str, cached: bool) -> int:
         asked_at = engine.clock()
         lookup = RunLookup(engine)
         try:
-            run = await lookup.cached(run_id) if cached else await lookup.current(run_id)
+            run = await lookup.find_cached(run_id) if cached else await lookup.find_current(run_id)
         except ApiError as error:
             raise of_api_error(error, hint=CACHED_HINT) from error
         about = await _About.read(engine, run)
@@ -277,7 +277,7 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
             raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}{owed}.")
     else:
         async with invocation.engine(needs_token=False) as engine:
-            run = await RunLookup(engine).named(run_id)
+            run = await RunLookup(engine).find(run_id)
             template = engine.settings.console.run_url
             address = run_address(template, run) if template else await engine.extension.page(run.run_id)
         if address is None:
@@ -322,7 +322,7 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
             events.append((name, event))
 
     async with invocation.engine(needs_token=True) as engine:
-        run = await RunLookup(engine).named(run_id)
+        run = await RunLookup(engine).find(run_id)
         run_turns = require(await engine.extension.turns(run.run_id))
         number = turn or (run_turns.turns[-1].number if run_turns.turns else 1)
         offset = 0 if options["everything"] else -TAIL

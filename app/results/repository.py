@@ -154,11 +154,11 @@ class Mirror:
 
     async def pin(self, run_id: str, turn: int, commit: str) -> None:
         """Keep a turn's commit, even if its branch is deleted or rewritten."""
-        if (await self.pinned(run_id)).get(turn) != commit:
+        if (await self.pinned_commits(run_id)).get(turn) != commit:
             async with self._alone():
                 await self.git.read(self.git_dir, "update-ref", f"{_pins(run_id)}{turn}", commit)
 
-    async def pinned(self, run_id: str) -> dict[int, str]:
+    async def pinned_commits(self, run_id: str) -> dict[int, str]:
         """The commits of a run's turns that were kept."""
         form = "--format=%(objectname) %(refname:lstrip=3)"
         output = await self.git.read(self.git_dir, "for-each-ref", form, _pins(run_id))
@@ -467,7 +467,7 @@ class RunRepositories:
             lately = dict(list(self._asked.items())[-_REMEMBERED:])
             self._asked = {**lately, run.run_id: (time.monotonic(), run.updated_at, heads)}
             await asyncio.to_thread(trim, self.folder, self.most_mb << 20)
-        pinned = await mirror.pinned(run.run_id)
+        pinned = await mirror.pinned_commits(run.run_id)
         head, note = await self._head(detail, mirror, heads, {**(service_commits or {}), **pinned})
         base, name, commits = await _base(detail, mirror, heads, head)
         turns, remark = of_commits(detail, commits)

@@ -36,14 +36,14 @@ class RunLookup(Struct, frozen=True):
 
     engine: "Engine"
 
-    async def cached(self, text: str) -> Run:
+    async def find_cached(self, text: str) -> Run:
         """The cached run."""
         if (run := await self._find_held(text)) is None:
             message = f"No run {text} in the cache. Leave out --cached to ask the service."
             raise failed("not_found", message, run_id=text)
         return run
 
-    async def current(self, text: str) -> Run:
+    async def find_current(self, text: str) -> Run:
         """Fetch the run from the service."""
         if (run := await self._find_held(text)) is None:
             return await self._from_service(text)
@@ -51,13 +51,13 @@ class RunLookup(Struct, frozen=True):
             await self.engine.runs.refresh()
         return await self._find_held(run.run_id) or run
 
-    async def named(self, text: str) -> Run:
+    async def find(self, text: str) -> Run:
         """The run from the cache; if that has none, from the service."""
         return await self._find_held(text) or await self._from_service(text)
 
     async def to_change(self, text: str, report: Callable[[str], None]) -> Run:
         """Like `named`, but also reports which run a partial id means."""
-        run = await self.named(text)
+        run = await self.find(text)
         if run.run_id != text:
             report(f"{text} is the run {run.run_id}.")
         return run

@@ -158,7 +158,7 @@ async def wait(invocation: Invocation, *, run_ids: tuple[str, ...], patience: ti
     output = invocation.output
     async with invocation.engine(needs_token=True) as engine:
         lookup = RunLookup(engine)
-        ids = dict.fromkeys([(await lookup.current(text)).run_id for text in run_ids])
+        ids = dict.fromkeys([(await lookup.find_current(text)).run_id for text in run_ids])
         results = await RunWaiter(engine, output.note, fail_fast=fail_fast).until_final(list(ids), patience)
         documents = await run_documents(engine, [result.run for result in results.values() if result.run is not None])
         now = engine.clock()
@@ -255,7 +255,7 @@ class RunWaiter(Struct, frozen=True):
                 await self.engine.runs.refresh()
             else:
                 for run_id in run_ids:
-                    await RunLookup(self.engine).current(run_id)
+                    await RunLookup(self.engine).find_current(run_id)
         except (NotAuthorizedError, ForbiddenError):
             raise
         except ApiError as error:

@@ -366,10 +366,10 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
 
     @on(OptionList.OptionSelected)
     def action_switch(self) -> None:
-        self._change(self._table.columns.choice.toggled(self._key))
+        self._change(self._table.columns.choice.with_toggled(self._key))
 
     def action_shift(self, step: int) -> None:
-        self._change(self._table.columns.choice.moved(self._key, step))
+        self._change(self._table.columns.choice.with_moved(self._key, step))
 
     def action_size(self, cells: int | None) -> None:
         """Widen the column by this many cells; None: fit its text."""
@@ -377,7 +377,7 @@ class ColumnPicker(PickerScreen[ColumnChoice]):
         columns = self._table.columns
         drawn = {placed.column.title: placed.width for placed in columns.layout.placed}
         width = columns.choice.widths.get(key) or drawn.get(key) or COLUMN_BY_KEY[key].width
-        self._change(columns.choice.sized(key, None if cells is None else width + cells))
+        self._change(columns.choice.with_width(key, None if cells is None else width + cells))
 
     def action_usual(self) -> None:
         self._change(ColumnChoice())

@@ -127,7 +127,7 @@ class PreferencesFile(Struct, frozen=True):
             return Preferences()
         columns = ColumnChoice(tuple(dict.fromkeys(key for key in preferences.columns.shown if key in COLUMN_KEYS)))
         for key, width in preferences.columns.widths.items():
-            columns = columns.sized(key, width) if key in COLUMN_KEYS else columns
+            columns = columns.with_width(key, width) if key in COLUMN_KEYS else columns
         is_usual = columns.shown in {(), EARLIER_COLUMNS}
         return replace(preferences, columns=replace(columns, shown=DEFAULT_COLUMNS) if is_usual else columns)
 

@@ -217,7 +217,7 @@ class Turn:
             report("session", id=new.session_id)
         return new.session_id
 
-    def printed(self, event: StreamEvent) -> None:
+    def print_report(self, event: StreamEvent) -> None:
         """Print a report of the program, or hold it back until it is complete."""
         message = event.message
         kind = {"session/update": "update", "session/request_permission": "toolCall"}.get(str(message.get("method")))
@@ -279,7 +279,7 @@ async def main(session: str, conversation: str, command: list[str]) -> int:
             spawn_stdio_transport(
                 *command, env=variables, cwd=Path.cwd(), limit=_BUFFER, shutdown_timeout=_EXIT_GRACE_S
             ) as (printed, writer, process),
-            ClientSideConnection(client, Messages(printed, writer), observers=[turn.printed]) as connection,
+            ClientSideConnection(client, Messages(printed, writer), observers=[turn.print_report]) as connection,
         ):
             # Not through our own pipe: the program may make it non-blocking, which would affect us too.
             forwarding = asyncio.create_task(_forward(process))

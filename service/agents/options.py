@@ -322,7 +322,7 @@ class Agent:
         """Owner and name, which stay the same when the agent is configured again."""
         return f"{self.organization_id or ''}/{self.name}"
 
-    def restricted(self) -> "Agent":
+    def restrict(self) -> "Agent":
         """Return the agent without secrets, network access, or rights to files that outlive the run."""
         restrictions = {"readable": (), "cache": None, "egress": None, "model": None, "trust_repository": False}
         return replace(self, network=False, environment=(), options=self.options.model_copy(update=restrictions))

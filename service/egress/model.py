@@ -129,7 +129,7 @@ class ModelState:
     """The first request since the provider's last word: its time (monotonic seconds), and the words for silence."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def answered(self, ending: Ending | None, by: str) -> None:
+    def record_answer(self, ending: Ending | None, by: str) -> None:
         """Record a whole answer to a request that costs something."""
         with self._lock:
             self.has_answered = True
@@ -154,7 +154,7 @@ class ModelState:
             with self._lock:
                 self.waiting -= 1
 
-    def refused(self, asked_at: float, refusal: Refusal) -> None:
+    def record_refusal(self, asked_at: float, refusal: Refusal) -> None:
         """Record that a request got no answer that could be passed on."""
         is_limit = (refusal.wait_s or 0) > min(self.limits.model_patience_s, self.outage_s)
         away_s = self.away_s()
@@ -170,15 +170,15 @@ class ModelState:
         with self._lock:
             self._silent = self._silent or (at, explain)
 
-    def heard(self) -> None:
+    def record_reply(self) -> None:
         self._silent = None
 
-    def stopped(self, least_s: float) -> None:
+    def record_stop(self, least_s: float) -> None:
         """Record that the agent was stopped, or gave up: a provider that was silent for `least_s` by then is down."""
         if (silent := self._silent) is not None and (silent_s := time.monotonic() - silent[0]) >= least_s:
-            self.refused(silent[0], silent[1](round(silent_s)))
+            self.record_refusal(silent[0], silent[1](round(silent_s)))
 
-    def broke_off(self) -> bool:
+    def record_break(self) -> bool:
         """Record that an answer broke off; return whether answers have been breaking off for `model_patience_s`."""
         now = time.monotonic()
         with self._lock:
@@ -336,7 +336,7 @@ class ModelProxy(SandboxServer):
                 outside.ask(request.method, request.target, headers, request.body)
                 start = outside.read()
                 if request.model:
-                    self._state.heard()
+                    self._state.record_reply()
                 if not start and request.model and outside.status in _SUCCESS:
                     raise ConnectionResetError("an empty answer")
                 status = refusals.failed_stream(start) if outside.status in _SUCCESS else outside.status
@@ -360,7 +360,7 @@ class ModelProxy(SandboxServer):
                 self._state.fail(refusal.failure, is_final=refusal.then == "stop")
             if outside is None or not outside.status or refusal.then == "ask_again":
                 if request.model:
-                    self._state.refused(asked_at, refusal)
+                    self._state.record_refusal(asked_at, refusal)
                 return refusal
             _begin(agent, outside)
             agent.send(start)
@@ -393,9 +393,9 @@ class ModelProxy(SandboxServer):
         # Recorded before the last piece is sent: an agent that has it may exit.
         if request.model and not is_complete:
             broken = refusals.broken_off(self._access, request.model, meter.error)
-            self._state.fail(broken, is_final=self._state.broke_off())
+            self._state.fail(broken, is_final=self._state.record_break())
         elif request.model:
-            self._state.answered(meter.ending, f"{request.model} of {self._access.shown}")
+            self._state.record_answer(meter.ending, f"{request.model} of {self._access.shown}")
         agent.send(held)
         if is_complete:
             agent.finish()

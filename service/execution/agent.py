@@ -174,7 +174,7 @@ def _pausing(command: AgentCommand, model: ModelState) -> Iterator[None]:
     except AgentFailedError as error:
         if error.reason in _WAITED_FOR:
             # An agent may work for its whole time limit, but a single answer may not take half of it.
-            model.stopped(command.agent.timeout_s / 2)
+            model.record_stop(command.agent.timeout_s / 2)
         if error.reason not in _WAITED_FOR or (pause := model.pause) is None:
             raise
         # Without an answer there may be no session to resume.
@@ -275,7 +275,7 @@ class _SupervisedAgent:
                 raise AgentFailedError(text, "timed_out")
             if now >= measure_due:
                 measure_due = now + _POLL_S
-                if passed := self._usage.passed():
+                if passed := self._usage.first_passed_limit():
                     self._is_hurried = True
                     text = f"the agent was stopped for passing its limit of {passed} in [execution.agent]"
                     raise AgentFailedError(text)

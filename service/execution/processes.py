@@ -121,7 +121,7 @@ class UsageWatch:
             self._active_at, self._active_cpu_s = now, self.cpu_s
         return now - self._active_at > timeout_s
 
-    def passed(self) -> str | None:
+    def first_passed_limit(self) -> str | None:
         """Describe the first limit that the agent has passed, with its key; None: it has passed none.
 
         Raises:

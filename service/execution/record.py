@@ -87,20 +87,20 @@ class TurnRecorder:
     A turn may occur twice: a worker that was taken for dead can be given its own turn again.
     """
 
-    def retried(self, act: Callable[[], T]) -> T:
+    def retry(self, act: Callable[[], T]) -> T:
         """Call, and repeat the call while the database is down.
 
         Raises:
             InterruptedTurnError: The service stops before the database is back.
         """
         try:
-            return self.database.retried(act, self.stopping)
+            return self.database.retry(act, self.stopping)
         except DATABASE_DOWN as error:
             raise InterruptedTurnError from error
 
     def write(self, act: Callable[Concatenate[sa.Connection, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Call with a connection that writes in a transaction, which is repeated while the database is down."""
-        return self.retried(lambda: self.database.transact(act, *arguments, **named))
+        return self.retry(lambda: self.database.transact(act, *arguments, **named))
 
     def finish(self, at_work: TurnAtWork) -> None:
         """Stop watching an attempt, and store the rest of its log and its patches; large patches are artifacts."""
@@ -117,7 +117,7 @@ class TurnRecorder:
                     turn_files.save(connection, at_work.key, at_work.attempt, kind, at_work.diffs[kind].read_bytes())
 
         if large or not self.database.is_sqlite:
-            self.retried(lambda: at_work.share(self.database, store))
+            self.retry(lambda: at_work.share(self.database, store))
 
     def watch_over(self) -> None:
         """Interrupt work on cancelled turns, notice new messages to the others, and share their logs."""

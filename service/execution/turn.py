@@ -86,7 +86,7 @@ class TurnExecution:
             SupersededError: Another attempt has the turn now.
         """
         try:
-            outcome = self.recorder.retried(lambda: self.perform(run_id, number, workspaces))
+            outcome = self.recorder.retry(lambda: self.perform(run_id, number, workspaces))
         except (InterruptedTurnError, PausedTurnError, SupersededError):
             raise
         except Exception as error:  # One guard at the boundary of a turn: it must get an outcome.
@@ -94,7 +94,7 @@ class TurnExecution:
                 raise ShortageError(str(error)) from error
             _logger.exception("%s turn %d failed in the service itself", run_id, number)
             outcome = TurnOutcome("failed", failure=OWN_FAULT)
-        self.recorder.retried(lambda: self.record_end(run_id, number, outcome))
+        self.recorder.retry(lambda: self.record_end(run_id, number, outcome))
 
     def perform(self, run_id: str, number: int, workspaces: Workspaces) -> TurnOutcome:
         """Execute a turn and return its outcome; raises as `execute`."""
@@ -133,7 +133,9 @@ class TurnExecution:
         at_work.log_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with at_work.log_file.open("ab") as log:
             names = [*self._secret_names, *agent.secret_names, *(host.token_env for host in connected)]
-            secrets = Secrets(of_environment(names) | self._tokens.rotated(connected) | of_proxies() | of_url(run.url))
+            secrets = Secrets(
+                of_environment(names) | self._tokens.rotated_tokens(connected) | of_proxies() | of_url(run.url)
+            )
             git = self._git(run, host, workspace.git_home, lambda text: attempt.note(f"git: {text}"))
             api = None
             if host is not None and host.app is not None and host.app.sign:
@@ -233,8 +235,8 @@ class TurnExecution:
         if is_kept and (change := attempt.keep()) is not None:
             outcome = replace(outcome, **asdict(change))
         self._tracer.ended(outcome.status)
-        failure = outcome.failure and attempt.masked(outcome.failure)
-        summary = outcome.summary and attempt.masked(outcome.summary)
+        failure = outcome.failure and attempt.mask(outcome.failure)
+        summary = outcome.summary and attempt.mask(outcome.summary)
         attempt.note(outcome.status if failure is None else f"{outcome.status}: {failure}")
         return replace(outcome, failure=failure, summary=summary)
 
@@ -261,7 +263,7 @@ class TurnExecution:
             providers = outages.ProviderOutages(connection)
         options = NO_OPTIONS if agent is None else agent.options
         if (error.pause.limit_s or inf) > options.waits_s:
-            reason = attempt.masked(failure.what)
+            reason = attempt.mask(failure.what)
             unavailable = (turn.unavailable or {}) | {attempt.agent.name: reason}
             name = providers.fallback(run.organization_id, run.agent, unavailable)
             if name is None:
@@ -275,7 +277,7 @@ class TurnExecution:
         if until > (turn.started_at or now) + DAY_MICROS:
             text = f"{failure.text}; a turn waits for its model for a day, and not longer"
             return _failed_turn(turn, text, failure.reason)
-        what = attempt.masked(failure.text)
+        what = attempt.mask(failure.text)
         resumes = None if error.pause.limit_s is None else f"resumes {clock_time(until)}: {what}"
         paused = TurnPause(until, resumes, is_counted=error.has_begun)
         return self._pause(attempt, paused, f"waits for its model, without a slot: {resumes or what}")
@@ -287,7 +289,7 @@ class TurnExecution:
         since = now if attempt.has_begun else turn.waiting_since or now
         waited_s = (now - since) / SECOND_MICROS
         host = (place and place.host) or "its repository"
-        what = attempt.masked(str(error))
+        what = attempt.mask(str(error))
         if waited_s > self._forge.give_up_s:
             text = f"{host} has not answered since {clock_time(since)}: {what}; continue the run when it does"
             return _failed_turn(turn, text, "host_unreachable")

@@ -90,7 +90,7 @@ class Attempt:
         self.log.write(line.encode("utf-8", "replace"))
         self.log.flush()
 
-    def masked(self, text: str) -> str:
+    def mask(self, text: str) -> str:
         return storable(self.secrets.mask(text))
 
     def keep_commit(self) -> dict[str, str | None]:
@@ -99,7 +99,7 @@ class Attempt:
             return {}
         sha, summary = self._undelivered
         self._store(turn_files.COMMIT, self._checkout.pack(sha))
-        return {"summary": summary and self.masked(summary)}
+        return {"summary": summary and self.mask(summary)}
 
     def keep(self) -> TurnChange | None:
         """Keep the patch of a turn that pushes nothing; None: the agent never started, or it may not be kept."""
@@ -322,7 +322,7 @@ class Attempt:
             failed = error
         finally:
             has_artifacts = self._keep_artifacts()
-        self.recorder.retried(lambda: self.recorder.note_heard(at_work))
+        self.recorder.retry(lambda: self.recorder.note_heard(at_work))
         outcome = self._publish(failed, command.inside.tree, has_artifacts=has_artifacts)
         if failed is None:
             agent_process.give_back(command, cache)

@@ -42,7 +42,7 @@ def post(database: Database, tokens: HostTokens, settings: Settings, clock: Cloc
         run_url = None if settings.run_url is None else settings.run_url.replace("{run_id}", run.id)
         by_kind = {other.kind: other for other in requested if other.kind != "status"}
         issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
-        mask = Secrets(of_environment(names) | tokens.rotated(connected)).mask
+        mask = Secrets(of_environment(names) | tokens.rotated_tokens(connected)).mask
         subject = Subject(posting, run, of_run, default, run_url, mask, same, by_kind.get("pull_request"), issue)
         try:
             forge = forge_of(tokens, host, run, settings.forge.timeout_s)

@@ -65,7 +65,7 @@ class HostTokens:
         except NoKeyError as error:
             raise TokenError(f"there is no token for {host.host}: {error}") from error
 
-    def rotated(self, connected: Iterable[Host]) -> dict[str, str]:
+    def rotated_tokens(self, connected: Iterable[Host]) -> dict[str, str]:
         """Return the tokens that took the place of those in variables, under names that say so."""
         tokens = {}
         for host in connected:

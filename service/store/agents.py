@@ -66,7 +66,7 @@ def of_run(connection: sa.Connection, run: Run | None, fallback: str | None = No
             changed |= {"on_completion": own.options.on_completion, "fallback": behind}
             changed |= {"fallback_after": own.options.fallback_after}
         agent = agent and replace(agent, options=agent.options.model_copy(update=changed))
-    return agent.restricted() if agent and run and run.is_restricted else agent
+    return agent.restrict() if agent and run and run.is_restricted else agent
 
 
 def all_of(connection: sa.Connection) -> list[Agent]:

@@ -118,7 +118,7 @@ class Database:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCKS, task)))
             yield
 
-    def retried(self, act: Callable[[], T], given_up: threading.Event | None = None) -> T:
+    def retry(self, act: Callable[[], T], given_up: threading.Event | None = None) -> T:
         """Call `act`, and retry it while the database is down; once `given_up` is set, raise the last error."""
         waits = False
         while True:

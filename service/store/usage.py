@@ -97,7 +97,7 @@ class TurnMeter:
             with self._database.read() as connection:
                 return read_spending(connection, self._turn.run_id, self._agent.key, self._clock())
 
-        return self._database.retried(read)
+        return self._database.retry(read)
 
     def add(self, model: str, usage: Usage, price: Price | None, asked_at: float = 0) -> None:
         access = self._agent.options.model
@@ -111,7 +111,7 @@ class TurnMeter:
                 if access is not None:
                     outages.end(connection, access.source)
 
-        self._database.retried(write)
+        self._database.retry(write)
         self._down_since = None
         self.trace(use)
 
@@ -120,7 +120,7 @@ class TurnMeter:
         access = self._agent.options.model
         if access is None:
             return None
-        since = self._database.retried(lambda: self._database.transact(outages.begin, access, self._clock()))
+        since = self._database.retry(lambda: self._database.transact(outages.begin, access, self._clock()))
         self._down_since = self._down_since or since
         return (self._clock() - since) / SECOND_MICROS if self._down_since == since else None
 

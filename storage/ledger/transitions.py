@@ -125,11 +125,11 @@ def check(connection: sqlite3.Connection, kind: ActionKind, subject: str, key: s
 
 def adopt(connection: sqlite3.Connection, at: datetime, author: Author) -> tuple[Action, ...]:
     """Settle every action whose process has ended; return them, oldest first."""
-    if not CLAIMS.abandoned(connection, at):
+    if not CLAIMS.list_abandoned(connection, at):
         return ()
     with immediate(connection):
         settled = []
-        for action_id in map(str, CLAIMS.abandoned(connection, at)):
+        for action_id in map(str, CLAIMS.list_abandoned(connection, at)):
             if _existing(connection, action_id).state == "prepared":
                 transition = NOT_SENT
                 reason = "The process that was about to send it ended before it sent anything."

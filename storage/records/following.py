@@ -75,7 +75,7 @@ class StatusChange(ObservedChange, frozen=True):
     is_pinned: bool
     is_final: bool
 
-    def happened(self, ahead: timedelta) -> datetime:
+    def happened_at(self, ahead: timedelta) -> datetime:
         """When the change happened, by our clock, given the service's lead; our own observation beats its times."""
         return max(self.at - ahead, self.after)
 

@@ -120,7 +120,7 @@ def _insert(connection: sqlite3.Connection, message: Message, now: datetime, ori
 def release_orphans(connection: sqlite3.Connection, now: datetime) -> None:
     """Make an ended process's deliveries due at once: they may not have arrived."""
     change = "UPDATE deliveries SET due_us = ?, owner_json = NULL WHERE id = ?"
-    connection.executemany(change, [(to_us(now), number) for number in CLAIMS.abandoned(connection, now)])
+    connection.executemany(change, [(to_us(now), number) for number in CLAIMS.list_abandoned(connection, now)])
 
 
 def due_deliveries(connection: sqlite3.Connection, now: datetime) -> tuple[Delivery, ...]:

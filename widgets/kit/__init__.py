@@ -45,7 +45,7 @@ class SecondPress:
         """Reset, because other content is about to be shown."""
         self._since_s = None
 
-    def painted(self) -> None:
+    def start_pause(self) -> None:
         """Start the pause: the preview is on the screen."""
         self._since_s = self._clock()
 

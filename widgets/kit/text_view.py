@@ -149,7 +149,7 @@ class TextView(CursorView):
         line = Strip([Segment(piece.text, self.style(piece.tone, piece.ground or ground)) for piece in pieces])
         return line.extend_cell_length(x + width, self.style("plain", ground)).crop(x, x + width)
 
-    def panned(self, pieces: Iterable[TextPiece], width: int, ground: str = "") -> Strip:
+    def pan(self, pieces: Iterable[TextPiece], width: int, ground: str = "") -> Strip:
         """The visible part of a line, with a mark at each end that was cut off."""
         pieces = tuple(pieces)
         strip = self.strip(pieces, width, ground, self._x)

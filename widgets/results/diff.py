@@ -442,7 +442,7 @@ class DiffView(TextView):
         background = ground or LINE_BACKGROUNDS.get(kind, "")
         gutter = self.strip([TextPiece(numbers, "quiet"), TextPiece(chr(kind))], room, background)
         text = self.lit(self._pieces(file, line, words))
-        return Strip.join([gutter, self.panned(text, max(1, width - room), background)])
+        return Strip.join([gutter, self.pan(text, max(1, width - room), background)])
 
     def _heading(self, file: int, width: int) -> list[TextPiece]:
         facts = self.changed(file)

@@ -204,7 +204,7 @@ class LogView(TextView):
         if self.wraps:
             text = self.strip(self.lit(self._parts(index)[self._part]), room, ground)
         else:
-            text = self.panned(self.lit(log_pieces(self._line(index))), room, ground)
+            text = self.pan(self.lit(log_pieces(self._line(index))), room, ground)
         return Strip.join([self.strip([mark], GUTTER, ground), text])
 
     def _line(self, index: int) -> bytes:

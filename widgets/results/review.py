@@ -282,7 +282,7 @@ class ReviewView(TextView):
         pieces = self.lit(self._lines[index].pieces)
         if ground:  # The cursor is visible in code as well.
             pieces = [piece if piece.ground == "match" else piece._replace(ground="") for piece in pieces]
-        return self.panned((TextPiece(" "), *pieces), width, ground)
+        return self.pan((TextPiece(" "), *pieces), width, ground)
 
     def texts(self, row: int) -> tuple[bytes]:
         return ("".join(piece.text for piece in self._lines[row].pieces).encode(),)

@@ -146,12 +146,12 @@ class ColumnChoice(Struct, frozen=True):
         names = tuple(column.title for column in self.columns)
         return (*names, *(key for key in COLUMN_KEYS if key not in names))
 
-    def toggled(self, key: str) -> "ColumnChoice":
+    def with_toggled(self, key: str) -> "ColumnChoice":
         """The choice with the column shown, or hidden if it was shown."""
         others = tuple(other for other in self.shown if other != key)
         return replace(self, shown=(others or self.shown) if key in self.shown else (*others, key))
 
-    def moved(self, key: str, step: int) -> "ColumnChoice":
+    def with_moved(self, key: str, step: int) -> "ColumnChoice":
         """The choice with the column moved by this many places; frozen columns stay in front."""
         columns = list(self.columns)
         place = next((index for index, column in enumerate(columns) if column.title == key), -1)
@@ -161,7 +161,7 @@ class ColumnChoice(Struct, frozen=True):
         columns.insert(target, columns.pop(place))
         return replace(self, shown=tuple(column.title for column in columns))
 
-    def sized(self, key: str, width: int | None) -> "ColumnChoice":
+    def with_width(self, key: str, width: int | None) -> "ColumnChoice":
         """The choice with the column this wide; None: as wide as fits."""
         widths = {other: cells for other, cells in self.widths.items() if other != key}
         if width is not None:

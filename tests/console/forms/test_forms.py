@@ -250,7 +250,7 @@ def test_a_held_key_never_counts_as_a_second_press() -> None:
         return press.press()
 
     assert not at(5.0)
-    press.painted()
+    press.start_pause()
     assert [at(moment) for moment in (5.3, 5.9, 6.5, 7.1, 7.9, 8.0)] == [False, False, False, False, True, False]
     press.forget()
     assert not at(20.0)

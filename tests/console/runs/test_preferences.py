@@ -14,7 +14,7 @@ FULL = Preferences(
     views=(ViewSettings("Mine", "repo:acme/* \x1b", RunSort("took")), ViewSettings("Plain", "")),
     view="Mine",
     sort=RunSort("branch", descending=False),
-    columns=ColumnChoice(("status", "took", "updated")).sized("took", 12),
+    columns=ColumnChoice(("status", "took", "updated")).with_width("took", 12),
     detail=False,
 )
 

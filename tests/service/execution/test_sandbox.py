@@ -85,7 +85,7 @@ def watch(sandboxed, rounds):
     limits = AgentLimits(disk_reserve_bytes=0, disk_reserve_files=0)
     share = SharedDisk(limits, 1).join(pathlib.Path("."))
     usage = UsageWatch(os.getpid(), share, sandboxed=sandboxed, session=None, cache=None)
-    return next((found for _ in range(rounds) if (found := usage.passed())), None)
+    return next((found for _ in range(rounds) if (found := usage.first_passed_limit())), None)
 # Loads what Python needs, which the other user may not read.
 watch(True, 1)
 if os.geteuid() == 0: os.setgid(65534); os.setuid(65534)
