@@ -98,7 +98,9 @@ def seconds_until(text: str, now_s: float) -> float | None:
     text = text.strip()
     if _NUMBER.fullmatch(text):
         number = float(text)
-        return max(0.0, number - now_s) if number >= _FIRST_INSTANT_S else number
+        if number >= _FIRST_INSTANT_S:
+            return max(0.0, number - now_s)
+        return number
     parts = _SPAN.findall(text)
     if parts and "".join(map("".join, parts)) == text:
         return sum(float(number) * (0.001 if unit == "ms" else _UNIT_S[unit]) for number, unit in parts)

@@ -158,7 +158,9 @@ def proxy_of(scheme: str, host: Host, port: int) -> Proxy | None:
         return None
     names = (f"{scheme}_proxy", "all_proxy")
     address = next((text for name in names if (text := _variable(name))), None)
-    return None if address is None or _is_exempt(host, port) else Proxy.parse(address)
+    if address is None or _is_exempt(host, port):
+        return None
+    return Proxy.parse(address)
 
 
 def _variable(name: str) -> str:
@@ -233,7 +235,9 @@ def connect(parts: SplitResult, until: float, addresses: Sequence[Address] | Non
         link = dial(resolve(host, port) if addresses is None else addresses, until)
     # Applies to each step of the handshake and to the exchange after it.
     link.settimeout(max(_SHORTEST_S, until - time.monotonic()))
-    return link if context is None else context.wrap_socket(link, server_hostname=host.text)
+    if context is None:
+        return link
+    return context.wrap_socket(link, server_hostname=host.text)
 
 
 def authority_of(host: str, port: int) -> str:

@@ -161,7 +161,9 @@ class TriggerRule(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=T
         if event.kind == COMMENT and not is_command:
             return f"not for the command {event.command!r}"
         if event.kind == ISSUE and not (has_label or is_assigned or is_command):
-            return f"not for the command {event.command!r}" if event.command else "without its label or assignee"
+            if event.command:
+                return f"not for the command {event.command!r}"
+            return "without its label or assignee"
         if event.kind in {COMMENT, ISSUE} and not _share(self.authors, (event.sender,)):
             return f"{event.sender} is not among its authors"
         if event.kind == FAILED and not any(fnmatchcase(event.check, pattern) for pattern in self.checks):
@@ -175,7 +177,9 @@ class TriggerRule(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=T
             return "a draft"
         if event.is_bot and not self.bots:
             return "done by a bot"
-        return "the head is in a fork" if event.is_fork and self.forks == "no" else None
+        if event.is_fork and self.forks == "no":
+            return "the head is in a fork"
+        return None
 
 
 def _share(names: tuple[str, ...], others: tuple[str, ...]) -> bool:

@@ -42,7 +42,9 @@ class Secrets:
 
     def mask_bytes(self, data: bytes) -> bytes:
         # Much faster than the pattern, and most output has no secrets.
-        return self._pattern.sub(MASK.encode(), data) if any(form in data for form in self._forms) else data
+        if any(form in data for form in self._forms):
+            return self._pattern.sub(MASK.encode(), data)
+        return data
 
     def unchanging(self, data: bytes) -> int:
         """Return the position up to which further data cannot change the masking."""

@@ -375,7 +375,9 @@ class DataFolder:
     @property
     def noted_database(self) -> str | None:
         """The database, without its password, that the last service process here used instead of the folder's."""
-        return self._database_note.read_text("utf-8") if self._database_note.exists() else None
+        if self._database_note.exists():
+            return self._database_note.read_text("utf-8")
+        return None
 
     def note_database(self, shown: str | None) -> None:
         """Note for administration commands which database the service uses; None: the folder's own."""

@@ -67,7 +67,9 @@ def plural(count: int, noun: str) -> str:
 
 
 def _picture(mark: str) -> str:
-    return chr(_PICTURES + ord(mark)) if ord(mark) < ord(" ") else "\N{REPLACEMENT CHARACTER}"
+    if ord(mark) < ord(" "):
+        return chr(_PICTURES + ord(mark))
+    return "\N{REPLACEMENT CHARACTER}"
 
 
 def table(value: object) -> dict[str, Any]:

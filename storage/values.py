@@ -49,7 +49,9 @@ def from_us(instant_us: int) -> datetime:
 
 def from_us_or_none(instant_us: int | None) -> datetime | None:
     """The same as `from_us`; None stays None, and so does `NO_TIME_US`."""
-    return None if instant_us is None or instant_us == NO_TIME_US else from_us(instant_us)
+    if instant_us is None or instant_us == NO_TIME_US:
+        return None
+    return from_us(instant_us)
 
 
 def to_sortable_us(instant: datetime | None) -> int:
@@ -111,7 +113,9 @@ class Where(Struct, frozen=True):
 
     def __and__(self, other: "Where | None") -> "Where":
         """A condition that requires both; None requires nothing."""
-        return self if other is None else Where(f"{self.sql} AND {other.sql}", (*self.parameters, *other.parameters))
+        if other is None:
+            return self
+        return Where(f"{self.sql} AND {other.sql}", (*self.parameters, *other.parameters))
 
 
 def among(column: str, values: Collection[str]) -> Where | None:

@@ -40,7 +40,9 @@ class ActivityEntry(Struct, frozen=True):
 
     @property
     def unknown(self) -> Action | None:
-        return self.source if self.source.state == "unknown" and self.source.resolution is None else None
+        if self.source.state == "unknown" and self.source.resolution is None:
+            return self.source
+        return None
 
     @property
     def is_resendable(self) -> bool:
@@ -51,7 +53,9 @@ class ActivityEntry(Struct, frozen=True):
     def badge(self) -> Badge:
         if self.waits is not None:
             return _WAITING
-        return _SENT_AGAIN if self.source.resolution == "sent_again" else ACTION_BADGES[self.source.state]
+        if self.source.resolution == "sent_again":
+            return _SENT_AGAIN
+        return ACTION_BADGES[self.source.state]
 
     @property
     def run_id(self) -> str | None:

@@ -113,7 +113,9 @@ class RuleView(Struct, frozen=True):
 def until(at: datetime, now: datetime) -> str:
     """The time left: `in 4m`, `in 5h12m`, `in 2d03h`."""
     seconds = (at - now).total_seconds()
-    return f"in {span(seconds)}" if seconds < 0 or seconds >= 60 else "in a moment"
+    if seconds < 0 or seconds >= 60:
+        return f"in {span(seconds)}"
+    return "in a moment"
 
 
 def journal_lines(

@@ -85,7 +85,9 @@ def seconds(value_s: float | None) -> str:
 def period_text(at: datetime, step: ChartStep) -> str:
     """The start of an outcome's hour or day: `14:00`, or `Mon 4 May`."""
     local = at.astimezone()
-    return f"{local:%H:%M}" if step == "hour" else f"{local:%a} {local.day} {local:%b}"
+    if step == "hour":
+        return f"{local:%H:%M}"
+    return f"{local:%a} {local.day} {local:%b}"
 
 
 def tick(at: datetime, step: ChartStep, *, is_short: bool) -> str:

@@ -134,7 +134,9 @@ class ImportLine(Struct, frozen=True):
     @property
     def unknown(self) -> Action | None:
         action = self.action
-        return action if action is not None and action.state == "unknown" and action.is_open else None
+        if action is not None and action.state == "unknown" and action.is_open:
+            return action
+        return None
 
     @property
     def key(self) -> str:

@@ -83,4 +83,6 @@ def continuation(run: Run, instructions: str) -> ContinueRun:
 
 def branch_of(run: Run) -> str | None:
     """The run's branch, if a new run can be requested on it."""
-    return run.branch_name if run.branch_name and branch_problem(run.branch_name) is None else None
+    if run.branch_name and branch_problem(run.branch_name) is None:
+        return run.branch_name
+    return None

@@ -50,7 +50,9 @@ class BatchResult(Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        return self.action.error.message if self.action and self.action.error else ""
+        if self.action and self.action.error:
+            return self.action.error.message
+        return ""
 
     @property
     def reason(self) -> str:

@@ -220,7 +220,9 @@ agents = CommandGroup("agents", help="List and start named agents.")
 
 def _input(declared: AgentInput) -> str:
     words = "|".join(declared.choices) or declared.type
-    return f"{declared.name}={words}" if declared.is_required else f"[{declared.name}={declared.default or words}]"
+    if declared.is_required:
+        return f"{declared.name}={words}"
+    return f"[{declared.name}={declared.default or words}]"
 
 
 _COLUMNS: Final[tuple[Column[NamedAgent], ...]] = (

@@ -88,7 +88,9 @@ def exit_of(action: Action) -> Exit:
 
 def exit_of_result(result: BatchResult) -> Exit:
     if result.outcome in {"refused", "blocked"}:
-        return Exit.USAGE if result.outcome == "refused" else Exit.UNKNOWN_OUTCOME
+        if result.outcome == "refused":
+            return Exit.USAGE
+        return Exit.UNKNOWN_OUTCOME
     if result.action is None or result.outcome in {"to_send", "sent_before", "not_tried"}:
         return Exit.DONE
     return exit_of(result.action)
@@ -397,12 +399,16 @@ def write_document(action: Action) -> dict[str, object]:
     if made is not None and (action.kind, action.state) == ("run.cancel", "confirmed"):
         made["outcome"] = CANCELLED
     document = facts(action, "action_id kind state base_url") | {WRITE_KINDS[action.kind].made: made}
-    return document if action.error is None else document | {"error": error_document(action)}
+    if action.error is None:
+        return document
+    return document | {"error": error_document(action)}
 
 
 def error_document(action: Action) -> dict[str, object] | None:
     """The action's error as JSON; None while it is open or once it is confirmed."""
-    return None if action.error is None else facts(action.error, "kind message http_status error_code")
+    if action.error is None:
+        return None
+    return facts(action.error, "kind message http_status error_code")
 
 
 def action_document(action: Action) -> dict[str, object]:

@@ -317,7 +317,9 @@ async def settle_from_turns(actions: Actions, action: Action) -> Action:
     if (turn := begun[-1]).outcome == CANCELLED:
         return await actions.resolve(action.action_id, request.run_id)
     # While the run is active, the request may still be on its way.
-    return action if turn.outcome is None else await actions.resolve(action.action_id, None)
+    if turn.outcome is None:
+        return action
+    return await actions.resolve(action.action_id, None)
 
 
 async def submit_and_settle(

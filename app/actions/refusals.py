@@ -98,7 +98,9 @@ def branch_problem(name: str) -> str | None:
         return f"A branch cannot contain {match.group()!r}."
     if name.startswith(("/", "-", ".")) or name.endswith(("/", ".")):
         return "A branch cannot begin with '/', '-' or '.', nor end with '/' or '.'."
-    return f"{name!r} cannot be a branch." if name == "@" or name.startswith("refs/") else None
+    if name == "@" or name.startswith("refs/"):
+        return f"{name!r} cannot be a branch."
+    return None
 
 
 def _branch(name: str | None) -> Iterator[FieldProblem]:

@@ -144,7 +144,9 @@ class ResolveForm(ModalScreen[Action | None]):
 
     @property
     def _resolution(self) -> Resolution | None:
-        return None if self._choice.chosen is None else RESOLUTIONS[self._choice.chosen]
+        if self._choice.chosen is None:
+            return None
+        return RESOLUTIONS[self._choice.chosen]
 
     def action_cancel(self) -> None:
         if not self._is_applying:

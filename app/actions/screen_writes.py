@@ -107,7 +107,9 @@ class ContinueRunForm(ActionForm):
 
     @property
     def _default(self) -> str:
-        return "now" if self._hears and not self._has_ended and self._sent is None else ""
+        if self._hears and not self._has_ended and self._sent is None:
+            return "now"
+        return ""
 
     def make_rows(self) -> Sequence[Widget]:
         run = self._run

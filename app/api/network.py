@@ -164,7 +164,9 @@ def _encode_login(address: str) -> str:
     """A proxy's address, with its login encoded so that every program reads it the same way."""
     proxy = as_proxy(address)
     login = ":".join(quote(part, safe="") for part in proxy.auth or ())
-    return str(proxy.url).replace("://", f"://{login}@", 1) if login else str(proxy.url)
+    if login:
+        return str(proxy.url).replace("://", f"://{login}@", 1)
+    return str(proxy.url)
 
 
 def as_proxy(address: str) -> httpx.Proxy:
@@ -235,4 +237,6 @@ async def send_heartbeat(address: str, network: Network) -> str | None:
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, OSError) as error:
         fix = f" Its certificate is refused. {TRUST}" if REFUSED in str(error) else ""
         return f"The heartbeat was not taken{network.through(address)}: {type(error).__name__}.{fix}"
-    return None if answer.is_success else f"The heartbeat was answered with {answer.status_code}."
+    if answer.is_success:
+        return None
+    return f"The heartbeat was answered with {answer.status_code}."

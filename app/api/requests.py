@@ -95,7 +95,9 @@ class ContinueRun(Write, frozen=True):
     @property
     def path(self) -> str:
         """Below the base address, with a query if the extension is used."""
-        return StartRun.address if self.start_from is None else f"{StartRun.address}?start_from={self.start_from}"
+        if self.start_from is None:
+            return StartRun.address
+        return f"{StartRun.address}?start_from={self.start_from}"
 
     @property
     def subject(self) -> str:

@@ -71,7 +71,9 @@ def clock_ahead_s(headers: Mapping[str, str], sent_s: float, received_s: float) 
     """
     sent_at = _http_date(headers.get("Date", ""))
     # The header shows whole seconds: on average half a second more has passed.
-    return None if sent_at is None else sent_at.timestamp() + 0.5 - (sent_s + received_s) / 2
+    if sent_at is None:
+        return None
+    return sent_at.timestamp() + 0.5 - (sent_s + received_s) / 2
 
 
 def _http_date(text: str) -> datetime | None:

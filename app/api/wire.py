@@ -90,7 +90,9 @@ def _as_text(received: object) -> str:
     """A field as text, whatever its type; null and a missing one are empty."""
     if received is None:
         return ""
-    return received if isinstance(received, str) else msgspec.json.encode(received).decode()
+    if isinstance(received, str):
+        return received
+    return msgspec.json.encode(received).decode()
 
 
 def _run(received: object) -> Run | None:
@@ -205,7 +207,9 @@ def read_list(document: dict[str, Any], name: str) -> list[object]:
 
 def as_json_text(value: object) -> str:
     """A value as typed after KEY=: text unchanged, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 @contextmanager
@@ -268,7 +272,9 @@ def _finding(received: object) -> ReportedFinding:
 def _web_address(document: dict[str, Any]) -> str | None:
     """The address, unless it is one that no browser should open."""
     url = document.get("url")
-    return url if isinstance(url, str) and url.startswith(("https://", "http://")) else None
+    if isinstance(url, str) and url.startswith(("https://", "http://")):
+        return url
+    return None
 
 
 def log_chunk(reply: Reply, requested: int = -1, before: int | None = None) -> LogChunk:

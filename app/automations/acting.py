@@ -103,7 +103,9 @@ class ResponseRunner(Struct, frozen=True):
                 filled_argv = [filled_argument(argument, facts) for argument in argv]
                 env = {name: value for name, value in os.environ.items() if name not in self.hidden}
                 trouble = await run_program(filled_argv, env=env)
-                return ActingResult("done") if trouble is None else ActingResult("failed", trouble)
+                if trouble is None:
+                    return ActingResult("done")
+                return ActingResult("failed", trouble)
         try:
             request = await self.request(rule, decision)
             if decision.request_json is not None and request_text(request) != decision.request_json:

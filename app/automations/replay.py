@@ -194,7 +194,9 @@ class Playback(Observer):
                 begin = min((span.start for span in self.spans), default=None)
             case _:
                 begin = self.since
-        return None if begin is None else min(max(self.since, begin), self.until)
+        if begin is None:
+            return None
+        return min(max(self.since, begin), self.until)
 
     def moments(self) -> Iterator[datetime]:
         """All times at which something could have triggered the rule, in order, then the end of the period."""

@@ -254,7 +254,9 @@ class Runner:
         if (run_id := await self.state.last_result(rule.name, conversation)) is None:
             return None
         detail = await self.observer.cache.detail(run_id)
-        return run_id if detail is not None and not detail.is_final and detail.presence != "lost" else None
+        if detail is not None and not detail.is_final and detail.presence != "lost":
+            return run_id
+        return None
 
     async def _act(self, rule: Rule, decision: Decision) -> None:
         if isinstance(rule.do, DoCommand):
@@ -345,7 +347,9 @@ class Runner:
         over = now - decision.decided_at - rule.approval_expires
         if decision.outcome == "waiting" and over > timedelta(0):
             return "not approved in time"
-        return "approved, but not sent in time" if decision.outcome == "approved" and over > SKEW else ""
+        if decision.outcome == "approved" and over > SKEW:
+            return "approved, but not sent in time"
+        return ""
 
     async def _send_approved(self, rule: Rule, decision: Decision, seen: Seen) -> None:
         detail = await self.observer.cache.detail(decision.run_id)
@@ -356,7 +360,9 @@ class Runner:
         occurrence = replace(decision.occurrence, at=now)
 
         def verdict(past: RuleHistory) -> Verdict:
-            return Verdict("expired", changed) if changed else decide(approved, occurrence, past, now)
+            if changed:
+                return Verdict("expired", changed)
+            return decide(approved, occurrence, past, now)
 
         active_run = await self._active_run(rule, occurrence.conversation)
         await self._act_on(rule, await self.state.decide_again(decision, verdict, active_run=active_run))
@@ -379,7 +385,9 @@ class Runner:
 
         def verdict(past: RuleHistory) -> Verdict:
             decided = decide(rule, occurrence, past, now)
-            return Verdict("acting", decision.reason) if decided.outcome == "acting" else decided
+            if decided.outcome == "acting":
+                return Verdict("acting", decision.reason)
+            return decided
 
         await self._act_on(rule, await self.state.decide_again(decision, verdict))
 

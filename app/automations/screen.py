@@ -96,7 +96,9 @@ class AutomationsScreen(BaseScreen):
 
     @property
     def _rule(self) -> Rule | None:
-        return self._automations.rules.get(self.bookmark) if self._automations else None
+        if self._automations:
+            return self._automations.rules.get(self.bookmark)
+        return None
 
     def on_mount(self) -> None:
         self._table.focus()

@@ -64,7 +64,9 @@ class RulesFile:
         from app.automations.tables import read_tables  # tomlkit
 
         try:
-            return () if self.settings.file is None else safe_block(read_tables(self.settings.file).table_text(name))
+            if self.settings.file is None:
+                return ()
+            return safe_block(read_tables(self.settings.file).table_text(name))
         except ConfigError:
             return ()
 

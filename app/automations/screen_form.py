@@ -117,7 +117,9 @@ class AutomationForm(ModalScreen[str | None]):
         del parameters
         if action in {"fresh", "edit", "template", "replay"}:
             return self._phase == "editing"
-        return self._phase != "sending" if action in {"forward", "back"} else True
+        if action in {"forward", "back"}:
+            return self._phase != "sending"
+        return True
 
     async def action_forward(self) -> None:
         if self._phase == "preview":

@@ -128,7 +128,9 @@ class ApprovalsSheet(Sheet[None]):
         late = list[Approval]()
 
         def name_of(some: list[Approval]) -> str:
-            return safe_text(some[0].decision.rule, limit=60) if len(some) == 1 else f"{len(some)} requests"
+            if len(some) == 1:
+                return safe_text(some[0].decision.rule, limit=60)
+            return f"{len(some)} requests"
 
         for approval in approvals:
             is_in_time = await state.answer(approval.decision.decision_id, word, author)

@@ -65,7 +65,9 @@ async def _values(kind: str, invocation: Invocation) -> list[tuple[str, str]]:
     with suppress(ConfigError):  # No profile is named, or an unknown one.
         path = data_folder(settings, invocation.profile(settings)) / CACHE_FILE
     if path is None or not path.exists():
-        return [(status, "") for status in STATUS_ORDER] if kind == "statuses" else []
+        if kind == "statuses":
+            return [(status, "") for status in STATUS_ORDER]
+        return []
     from storage.cache.cache import Cache  # sqlite3
 
     async with await Cache.open(path) as cache:

@@ -99,7 +99,9 @@ class Table(Struct, Generic[T], eq=False):
 
 
 def cell_width(text: str) -> int:
-    return len(text) if text.isascii() else sum(1 + (east_asian_width(c) in "WF") for c in text if not combining(c))
+    if text.isascii():
+        return len(text)
+    return sum(1 + (east_asian_width(c) in "WF") for c in text if not combining(c))
 
 
 def shorten(text: str, width: int) -> str:

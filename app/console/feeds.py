@@ -202,7 +202,9 @@ class VitalsFeed:
 
     @property
     def storage_trouble(self) -> Notice | None:
-        return None if self._storage_trouble is None else storage_notice(self._storage_trouble)
+        if self._storage_trouble is None:
+            return None
+        return storage_notice(self._storage_trouble)
 
     @property
     def files_trouble(self) -> str:
@@ -213,7 +215,9 @@ class VitalsFeed:
     def state_trouble(self) -> str:
         """Why the state cannot be used, which prevents acknowledging items; empty if it can."""
         engine = self._engine()
-        return str(engine.state) if engine is not None and isinstance(engine.state, StorageError) else ""
+        if engine is not None and isinstance(engine.state, StorageError):
+            return str(engine.state)
+        return ""
 
     def _show(self, vitals: Vitals) -> None:
         self.now = replace(vitals, files_fail=self._storage_trouble is not None)

@@ -62,7 +62,9 @@ class BaseApp(App[ResultT]):
     @property
     def terminal(self) -> TerminalDriver | None:
         """The driver that can write escape sequences. None: a browser or a test has another."""
-        return self._driver if isinstance(self._driver, TerminalDriver) else None
+        if isinstance(self._driver, TerminalDriver):
+            return self._driver
+        return None
 
     def get_driver_class(self) -> type[Driver]:
         """The driver; a browser and a test have their own."""
@@ -78,7 +80,9 @@ class BaseApp(App[ResultT]):
 
     def get_key_display(self, binding: Binding) -> str:
         """The key as it is shown; enter is a word, since many fonts lack Textual's sign for it."""
-        return "enter" if binding.key == "enter" and not binding.key_display else super().get_key_display(binding)
+        if binding.key == "enter" and not binding.key_display:
+            return "enter"
+        return super().get_key_display(binding)
 
     def failed(self, error: RunwardenError) -> None:
         """Report a failure.

@@ -172,7 +172,9 @@ class ConsoleCommands(Provider):
 
 
 def _line(name: Content, command: PaletteCommand) -> Content:
-    return Content.assemble(name, (f"  {command.help}", f"not bold {STYLES['quiet']}")) if command.help else name
+    if command.help:
+        return Content.assemble(name, (f"  {command.help}", f"not bold {STYLES['quiet']}"))
+    return name
 
 
 async def destinations(screen: BaseScreen) -> tuple[PaletteCommand, ...]:

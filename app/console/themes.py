@@ -158,7 +158,9 @@ def begin_with_theme(app: "BaseApp[Any]", settings: Settings) -> str:
 def theme_problem(name: str) -> str:
     """Why the console cannot use the theme; empty if it can."""
     names = {theme.name for theme in THEMES}
-    return "" if name in names else f"there is no theme {name!r}. {did_you_mean(name, names)}"
+    if name in names:
+        return ""
+    return f"there is no theme {name!r}. {did_you_mean(name, names)}"
 
 
 class UserPreferences(Struct, frozen=True):

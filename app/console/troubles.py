@@ -38,7 +38,9 @@ def link_notice(link: LinkState | None, now: datetime, wait: Wait | None) -> Not
     is_fixable = kind.concerns == "token" or (kind.fix and kind.concerns != "link")
     lines = tuple(filter(None, (reason, as_of)))
     is_bad = is_fixable and not kind.passes
-    return Notice("✗", title, lines, "bad") if is_bad else Notice("◌", title, lines, "warn")
+    if is_bad:
+        return Notice("✗", title, lines, "bad")
+    return Notice("◌", title, lines, "warn")
 
 
 def own_failure_text(failure: PollOutcome) -> tuple[str, str]:

@@ -79,7 +79,9 @@ def json_or_text(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     # 1e999 is a valid JSON number that no float can hold.
-    return text if isinstance(value, float) and not math.isfinite(value) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return text
+    return value
 
 
 def first_line(text: str) -> str:
@@ -160,7 +162,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a sentence that suggests the known word behind a typo or, without a match, lists all words."""
     names = sorted(known)
     near = closest(word, names)
-    return f"Did you mean {near}?" if near else f"There are: {', '.join(names)}."
+    if near:
+        return f"Did you mean {near}?"
+    return f"There are: {', '.join(names)}."
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

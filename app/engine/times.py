@@ -94,7 +94,9 @@ def ago(then: datetime, now: datetime) -> str:
 
 def roughly_ago(then: datetime, now: datetime) -> str:
     """Like `ago`, but `just now` for the first minute, so facts that each poll confirms do not count seconds."""
-    return "just now" if 0 <= (now - then).total_seconds() < _UNIT_S["m"] else ago(then, now)
+    if 0 <= (now - then).total_seconds() < _UNIT_S["m"]:
+        return "just now"
+    return ago(then, now)
 
 
 def exact_ago(then: datetime | None, now: datetime) -> str:
@@ -102,7 +104,9 @@ def exact_ago(then: datetime | None, now: datetime) -> str:
     if then is None:
         return "—"
     seconds = int((now - then).total_seconds())
-    return f"{_one_unit(seconds)} ago" if seconds >= 0 else f"in {_one_unit(-seconds)}"
+    if seconds >= 0:
+        return f"{_one_unit(seconds)} ago"
+    return f"in {_one_unit(-seconds)}"
 
 
 def start_text(then: datetime | None, now: datetime) -> str:
@@ -112,7 +116,9 @@ def start_text(then: datetime | None, now: datetime) -> str:
     if now - then < DATED_AFTER:
         return ago(then, now).removeprefix("just ")
     local, today = then.astimezone(), now.astimezone()
-    return f"{local.day} {local:%b %H:%M}" if local.year == today.year else f"{local.day} {local:%b %Y}"
+    if local.year == today.year:
+        return f"{local.day} {local:%b %H:%M}"
+    return f"{local.day} {local:%b %Y}"
 
 
 def span(seconds: float, *, pads_hours: bool = True) -> str:
@@ -130,7 +136,9 @@ def span(seconds: float, *, pads_hours: bool = True) -> str:
 def clock_time(at: datetime, now: datetime) -> str:
     """A moment in local time: `14:02:11` today, `12 Apr 14:02` this year, with the year before that."""
     local = at.astimezone()
-    return f"{local:%H:%M:%S}" if local.date() == now.astimezone().date() else f"{day(at, now)} {local:%H:%M}"
+    if local.date() == now.astimezone().date():
+        return f"{local:%H:%M:%S}"
+    return f"{day(at, now)} {local:%H:%M}"
 
 
 def stamp(at: datetime) -> str:
@@ -141,7 +149,9 @@ def stamp(at: datetime) -> str:
 def day(at: datetime, now: datetime) -> str:
     """A date in local time: `12 Apr`, with the year unless it is the current one."""
     local = at.astimezone()
-    return f"{local.day} {local:%b}" if local.year == now.astimezone().year else f"{local.day} {local:%b %Y}"
+    if local.year == now.astimezone().year:
+        return f"{local.day} {local:%b}"
+    return f"{local.day} {local:%b %Y}"
 
 
 def clocks_apart(ahead: timedelta) -> str:

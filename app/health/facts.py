@@ -50,7 +50,9 @@ def level(status: str, healthy_words: Collection[str]) -> HealthLevel | None:
 def unobserved_since(links: Iterable[LinkState], now: datetime) -> datetime | None:
     """Since when health could not be read; None while the last answer is recent enough to rely on."""
     since = next((link.failing_since for link in links if link.subject == "health"), None)
-    return since if since is not None and now - since >= UNOBSERVED_AFTER else None
+    if since is not None and now - since >= UNOBSERVED_AFTER:
+        return since
+    return None
 
 
 def is_down(host: PlatformHealth, healthy_words: Collection[str]) -> bool:
@@ -62,7 +64,9 @@ def warning_of(hosts: Iterable[PlatformHealth], platforms: Collection[str], heal
     """A warning that names the platforms that are down, before work is sent there; empty if none is known to be."""
     bad = (host for host in hosts if host.platform in platforms and is_down(host, healthy_words))
     down = [f"{host.platform} is {host.status}" for host in bad]
-    return f"Code host {' and '.join(down)}: what is retried now may fail again." if down else ""
+    if down:
+        return f"Code host {' and '.join(down)}: what is retried now may fail again."
+    return ""
 
 
 class Uptime(Struct, frozen=True):

@@ -119,7 +119,9 @@ class Inbox:
         return any(mark != _NO_MARK for mark in (await self._marks()).values())
 
     async def _marks(self) -> Mapping[str, Mark]:
-        return await self.engine.state.marks() if isinstance(self.engine.state, State) else {}
+        if isinstance(self.engine.state, State):
+            return await self.engine.state.marks()
+        return {}
 
     async def _keys_to_mark(self, items: Sequence[InboxItem]) -> Mapping[str, datetime]:
         """The keys to mark, with their newest events: of all entries, and of each group whose items are all chosen."""
@@ -303,8 +305,12 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
 def _why_back(marks: Sequence[Mark], now: datetime) -> str:
     """Why an item with these marks is open again; empty if it was open all the time."""
     if snoozed := [mark.snoozed_until for mark in marks if mark.snoozed_until is not None]:
-        return "snoozed until now" if snoozed[0] <= now else "back before its snooze ended"
-    return "again after it was done" if any(mark.done_until is not None for mark in marks) else ""
+        if snoozed[0] <= now:
+            return "snoozed until now"
+        return "back before its snooze ended"
+    if any(mark.done_until is not None for mark in marks):
+        return "again after it was done"
+    return ""
 
 
 def _single(kind: InboxKind, key: str, title: str, at: datetime, subject: str, fix: str) -> Cause:

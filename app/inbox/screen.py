@@ -92,7 +92,9 @@ class InboxScreen(BaseScreen):
 
     @property
     def focused_run_id(self) -> str | None:
-        return next((entry.run_id for entry in self._item.entries if entry.run_id), None) if self._item else None
+        if self._item:
+            return next((entry.run_id for entry in self._item.entries if entry.run_id), None)
+        return None
 
     @property
     def bookmark(self) -> str:

@@ -211,7 +211,9 @@ class Tools:
         if cached is False and error and EXIT_BY_KIND.get(error["kind"]) in NO_ANSWER:
             stored = await ask("--cached")
             document = document if "error" in stored else {**stored, "not_live": {"at": asked_at, "error": error}}
-        return document if "error" in document else {"as_of": asked_at, **document}
+        if "error" in document:
+            return document
+        return {"as_of": asked_at, **document}
 
     async def _propose(self, request_of: Callable[[Any], WriteRequest] | None, about: str | None = None) -> Document:
         """Put a request up for approval: `request_of` makes it from the run; None: the run's retry."""

@@ -65,7 +65,9 @@ class Situation(Struct, frozen=True):
                 return subject in self.unknown
             case "host":
                 incident = self.incident(subject, newest_at)
-                return None if "health" in self.failing else incident is not None and not incident.is_over
+                if "health" in self.failing:
+                    return None
+                return incident is not None and not incident.is_over
             case _ if "runs" in self.failing:
                 return None
             case "failed":
@@ -231,7 +233,9 @@ def _verdict(
             return "over"
         if is_snoozed or (is_there is None and not is_failure):
             return "hold"
-    return "expired" if waited > MAX_WAIT and (is_failure or not is_there) else "send"
+    if waited > MAX_WAIT and (is_failure or not is_there):
+        return "expired"
+    return "send"
 
 
 def _problem_after(

@@ -63,4 +63,6 @@ def full_state(invitation: Invitation | None, until: datetime, now: datetime) ->
             again = "; it is tried again" if invitation.state == "waiting" else ""
             return f"not sent: {invitation.failure or 'no attempt yet'}{again}"
         case _:
-            return words if invitation.state == "accepted" else f"{words}{ends.replace('until', 'since')}"
+            if invitation.state == "accepted":
+                return words
+            return f"{words}{ends.replace('until', 'since')}"

@@ -403,7 +403,9 @@ def _address_problem(address: str) -> str | None:
             return "an address holds no user or password: git asks your credential helper."
         if "{" in host:
             return "a placeholder must not choose the host."
-        return "this is not an address." if host.startswith("-") or bool(host) == (parts[1] == "file") else None
+        if host.startswith("-") or bool(host) == (parts[1] == "file"):
+            return "this is not an address."
+        return None
     if address.startswith(_PATHS) or ("://" not in address and re.fullmatch(_SCP, address)):
         return None
     return "this is not an address."

@@ -82,9 +82,13 @@ def _source(origin: TokenOrigin, typed: str) -> TokenSource | str:
                 return str(error)
         case "variable":
             is_name = typed.isascii() and typed.replace("_", "a").isalnum() and not typed[0].isdigit()
-            return EnvToken(typed) if is_name else "A variable's name is letters, digits and _."
+            if is_name:
+                return EnvToken(typed)
+            return "A variable's name is letters, digits and _."
         case "file":
-            return FileToken(Path.cwd() / Path(typed).expanduser()) if typed else "Which file?"
+            if typed:
+                return FileToken(Path.cwd() / Path(typed).expanduser())
+            return "Which file?"
         case "command":
             try:
                 argv = tuple(shlex.split(typed))
@@ -163,7 +167,9 @@ class OnboardingScreen(Screen[str | None]):
             return not self._checking
         if action == "write_anyway":
             return self._doubted is not None and not self._checking
-        return not isinstance(self.focused, Button) if action == "next_field" else True
+        if action == "next_field":
+            return not isinstance(self.focused, Button)
+        return True
 
     def action_go(self) -> None:
         """Check the answers, ask the service, write, and open the console."""

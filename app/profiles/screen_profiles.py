@@ -178,7 +178,9 @@ class AllProfilesScreen(RunActions):
     def acting_profile(self) -> Profile:
         """The row's profile; without a row, the profile on show."""
         engine = self.acting_engine
-        return self.session.profile if isinstance(engine, str) else engine.profile
+        if isinstance(engine, str):
+            return self.session.profile
+        return engine.profile
 
     @property
     def focused_run_id(self) -> str | None:
@@ -201,7 +203,9 @@ class AllProfilesScreen(RunActions):
     @property
     def keys_now(self) -> dict[str, str]:
         row = self.table.row
-        return {} if row is None else keys_for(row.status, row.summary, is_final=row.is_final)
+        if row is None:
+            return {}
+        return keys_for(row.status, row.summary, is_final=row.is_final)
 
     def trouble(self) -> None:
         """None: the header shows each link's problem."""

@@ -330,8 +330,10 @@ class Settings(Struct, frozen=True):
         if PRODUCTION.search(name.casefold()):
             return "red" if len(colors) > 1 else ""
         plain = [key for key, color in colors.items() if color == "auto" and not PRODUCTION.search(key.casefold())]
-        others = get_args(ProfileColor)[2:]
-        return others[plain.index(name) % len(others)] if name in plain and len(colors) > 1 else ""
+        others: tuple[str, ...] = get_args(ProfileColor)[2:]
+        if name in plain and len(colors) > 1:
+            return others[plain.index(name) % len(others)]
+        return ""
 
     def profile(self, name: str | None = None) -> Profile:
         """The profile of that name, or the default without one; if there is none, raise `ConfigError`."""

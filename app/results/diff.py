@@ -82,7 +82,9 @@ class FilePatch:
             if "---" not in self.names:
                 return "added"
             return "deleted" if "+++" not in self.names else "modified"
-        return "mode" if "old mode" in facts and not self.is_binary else "modified"
+        if "old mode" in facts and not self.is_binary:
+            return "mode"
+        return "modified"
 
 
 class Patch:

@@ -86,7 +86,9 @@ def review_of_reports(turn: int, reports: Sequence[ReportedFinding]) -> Review:
 
 
 def _rank(finding: ReportedFinding) -> int:
-    return len(SEVERITIES) if finding.severity is None else SEVERITIES.index(finding.severity)
+    if finding.severity is None:
+        return len(SEVERITIES)
+    return SEVERITIES.index(finding.severity)
 
 
 def _in_code(text: str) -> str:

@@ -76,7 +76,9 @@ class LogPart(SearchedPart):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "error":
             return bool(self.body.total and self.body.label)
-        return bool(self.body.total) if action == "raw_log" else super().check_action(action, parameters)
+        if action == "raw_log":
+            return bool(self.body.total)
+        return super().check_action(action, parameters)
 
     def action_raw_log(self) -> None:
         self.body.is_raw = not self.body.is_raw
@@ -195,7 +197,9 @@ class LogPart(SearchedPart):
             offset, before = (-PIECE, begin) if self.body.label else (max(0, begin - PIECE), None)
             chunk = await self.subject.results.log(*version, offset=offset, before=before)
             is_other = self._shown != version or self.body.is_raw != is_raw
-            return None if isinstance(chunk, Unavailable) or is_other else self._add_chunk(chunk)
+            if isinstance(chunk, Unavailable) or is_other:
+                return None
+            return self._add_chunk(chunk)
 
     async def _read_all(self) -> None:
         while await self._read_earlier() is not None:

@@ -58,7 +58,9 @@ class ReviewPart(SearchedPart):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action in {"open", "finding"}:
             return self._findings.row is not None
-        return len(self._reviews) > 1 if action == "turn_to" else super().check_action(action, parameters)
+        if action == "turn_to":
+            return len(self._reviews) > 1
+        return super().check_action(action, parameters)
 
     def show(self) -> None:
         self.start(self._read, exclusive=True, group="review")

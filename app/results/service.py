@@ -44,7 +44,9 @@ class ServiceExtension(Struct, frozen=True):
     async def reason(self, run_id: str) -> str:
         """Why the run's last turn failed; empty: unknown, or the service cannot be asked."""
         turns = await self.turns_now(run_id)
-        return "" if turns is None or not turns.turns else turns.turns[-1].reason or ""
+        if turns is None or not turns.turns:
+            return ""
+        return turns.turns[-1].reason or ""
 
     async def turns_now(self, run_id: str) -> RunTurns | None:
         """The run's turns, empty if the service does not know them; None: it cannot be asked now."""

@@ -38,7 +38,9 @@ def _label(text: str) -> str:
     if "://" in text:  # The list would be empty without an explanation.
         raise ValueError(f"{text!r} is an address: write owner/repo, or gitlab:group/project.")
     # Labels of GitHub repositories have no prefix.
-    return text.replace("github:", "", 1) if text.startswith(("github:", "!github:")) else text
+    if text.startswith(("github:", "!github:")):
+        return text.replace("github:", "", 1)
+    return text
 
 
 def _limit(flag: str, name: str, text: str) -> Callable[[F], F]:

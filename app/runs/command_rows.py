@@ -120,7 +120,9 @@ class RunDocument(Struct, frozen=True):
     @property
     def findings(self) -> str | None:
         """The counts of the run's findings; None if unknown."""
-        return None if self.summary.findings is None else str(self.summary.findings)
+        if self.summary.findings is None:
+            return None
+        return str(self.summary.findings)
 
     @property
     def presence(self) -> str:

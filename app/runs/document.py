@@ -57,9 +57,9 @@ _WHEN_RECEIVED: Final = {
 
 def when_heard(action: Action) -> str:
     """When an agent gets a message, according to the service; empty if not stated, or for other actions."""
-    return (
-        _WHEN_RECEIVED.get(str(as_received(action.response_json).get("when")), "") if action.kind == "run.say" else ""
-    )
+    if action.kind == "run.say":
+        return _WHEN_RECEIVED.get(str(as_received(action.response_json).get("when")), "")
+    return ""
 
 
 NO_PAGE: Final = 'Nothing says where runs are shown. Set console.run_url, as in "https://example.com/{run_id}".'

@@ -77,7 +77,9 @@ def key_name(name: str) -> KeyName | None:
 
 def closest_key(name: str) -> str | None:
     """The known key that an unknown one probably means."""
-    return None if name.casefold() in COLUMNS else closest(name.casefold(), _BY_NAME)
+    if name.casefold() in COLUMNS:
+        return None
+    return closest(name.casefold(), _BY_NAME)
 
 
 def unknown_status(status: str, known: Collection[str]) -> tuple[str, str]:
@@ -186,7 +188,9 @@ def read_value(token: QueryToken, wanted: KeyName) -> str:
     label = token.text.removeprefix("github:")
     if label.endswith(("/", ":")):
         return f"{label}*"
-    return label if "/" in label or "*" in label or ":" in label else f"*/{label}"
+    if "/" in label or "*" in label or ":" in label:
+        return label
+    return f"*/{label}"
 
 
 def value_text(value: str, key: KeyName) -> str:
@@ -297,9 +301,10 @@ class _Parser:
         if (key := key_name(term.key)) is None:
             suggestion = closest_key(term.key)
             at = term.key_end - len(term.key) - 1
-            instead = (
-                f"Did you mean {suggestion}:?" if suggestion else f"There are {', '.join(each.name for each in KEYS)}."
-            )
+            if suggestion:
+                instead = f"Did you mean {suggestion}:?"
+            else:
+                instead = f"There are {', '.join(each.name for each in KEYS)}."
             fix = f'{instead} To search for it as it is, put it in quotes: "{term.key}:…".'
             return QueryProblem(at, term.key_end, f"There is no {term.key}:.", fix)
         if problem := broken(term, key):
@@ -360,11 +365,10 @@ class _Parser:
         state = token.text.casefold()
         if state not in STATES:
             suggestion = closest(state, STATES)
-            fix = (
-                f"Did you mean is:{suggestion}?"
-                if suggestion
-                else "Write is:active, is:ended, is:stuck or is:followed."
-            )
+            if suggestion:
+                fix = f"Did you mean is:{suggestion}?"
+            else:
+                fix = "Write is:active, is:ended, is:stuck or is:followed."
             return QueryProblem(token.start, token.end, f"There is no state {token.text!r}.", fix)
         if term.is_negated and state in {"stuck", "followed"}:
             mistake = f"{state.capitalize()} runs cannot be excluded."

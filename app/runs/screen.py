@@ -135,7 +135,9 @@ class RunsScreen(RunActions):
         if self.table.marks:
             return dict.fromkeys(("continue_run", "retry", "follow_run", "cancel_run"), "")
         row = self.table.row
-        return {} if row is None else keys_for(row.status, row.summary, is_final=row.is_final)
+        if row is None:
+            return {}
+        return keys_for(row.status, row.summary, is_final=row.is_final)
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -202,7 +204,9 @@ class RunsScreen(RunActions):
             case "fetch_older":
                 return self.older_runs.may_fetch
             case "pause":
-                return self.older_runs.may_pause if parameters[0] else self.older_runs.is_paused
+                if parameters[0]:
+                    return self.older_runs.may_pause
+                return self.older_runs.is_paused
             case "undo":
                 return self._undo is not None
         if action in ON_ROWS and (self.table.is_replacing or self.needs_you.has_focus):

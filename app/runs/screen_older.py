@@ -82,7 +82,9 @@ class OlderRuns:
     @property
     def _gaps(self) -> Sequence[CoverageGap]:
         extent = self._loader.extent
-        return () if extent is None or self._loader.query == self._exhausted else extent.gaps(self._loader.condition)
+        if extent is None or self._loader.query == self._exhausted:
+            return ()
+        return extent.gaps(self._loader.condition)
 
     # Actions
 

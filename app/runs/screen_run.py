@@ -102,7 +102,9 @@ class ConversationPart(RunPart):
             lines += facts.heading("Sent from this machine") + facts.conversation(view, now, width)
         if subject.turns_problem:
             lines += facts.wrap_text(safe_text(subject.turns_problem, limit=2_000), width, STYLES["quiet"])
-        return lines[1:] if self.has_class("-wide") else [*lines[1:], Content(), *self._about(width)]
+        if self.has_class("-wide"):
+            return lines[1:]
+        return [*lines[1:], Content(), *self._about(width)]
 
     def _about(self, width: int) -> list[Content]:
         subject = self.subject

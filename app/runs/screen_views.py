@@ -218,7 +218,9 @@ def as_typed(line: str, cursor: int) -> str:
     without = line[: current.start] + line[current.end :]
     if current.key is None:
         # A quote that was just opened, or a minus, would be a mistake if nothing followed.
-        return line if current.tokens[0].is_closed and not current.is_negated else without
+        if current.tokens[0].is_closed and not current.is_negated:
+            return line
+        return without
     key = key_name(current.key)
     piece = next((piece for piece in current.tokens if piece.start <= cursor <= piece.end), None)
     if key is None or piece is None:
@@ -234,7 +236,9 @@ def as_typed(line: str, cursor: int) -> str:
             return without
     elif "*" not in pattern:
         pattern = f"*{pattern}*"
-    return line if piece.is_quoted or not piece.text else line[: piece.start] + pattern + line[piece.end :]
+    if piece.is_quoted or not piece.text:
+        return line
+    return line[: piece.start] + pattern + line[piece.end :]
 
 
 def limit_in(line: str, key: KeyName) -> str:

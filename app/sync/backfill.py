@@ -266,7 +266,9 @@ class Backfill:
         async def missing() -> Sequence[CoverageGap]:
             history = await self._cache.history(self._runs.clock())
             gaps = missing_gaps(history, self._floor(history, days))
-            return gaps if is_asked else [gap for gap in gaps if not any(gap.overlaps(odd) for odd in self._odd)]
+            if is_asked:
+                return gaps
+            return [gap for gap in gaps if not any(gap.overlaps(odd) for odd in self._odd)]
 
         async with self._turn:
             is_done = not await missing()
@@ -323,7 +325,9 @@ class Backfill:
         ranges = history.coverage.ranges
         newest = ranges[0].end if ranges else None
         if newest is None or days is not None:
-            return None if newest is None or days is None else newest - timedelta(days=days)
+            if newest is None or days is None:
+                return None
+            return newest - timedelta(days=days)
         # Runs that were dropped to make room are fetched again only for a user.
         dropped = history.dropped_until
         floor = newest - timedelta(days=self._settings.days)

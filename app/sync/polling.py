@@ -222,7 +222,9 @@ class Polling:
             return None
         due_at = datetime.fromtimestamp(self.runs.client.budget.now_s() + cadence.wait_s(time.monotonic()), UTC)
         own = Wait("own_pace" if cadence.rationed_s else "service_down", due_at)
-        return own if wait is None else replace(wait, until=max(wait.until, due_at))
+        if wait is None:
+            return own
+        return replace(wait, until=max(wait.until, due_at))
 
     def _catch_up(self, _jump_s: float) -> None:
         """Poll soon after a suspend or a change of the clock, even if failures had made the interval long."""

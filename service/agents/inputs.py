@@ -146,4 +146,6 @@ def _as_json(value: JsonValue) -> str:
 
 
 def _as_text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)

@@ -86,7 +86,9 @@ class ModelAccess(_Options):
     @property
     def shown(self) -> str:
         """The recipient of the key, in words: the provider, or the host of a custom address."""
-        return urlsplit(self.base_url).netloc if self.base_url else _PROVIDERS[self.provider]
+        if self.base_url:
+            return urlsplit(self.base_url).netloc
+        return _PROVIDERS[self.provider]
 
     @property
     def source(self) -> str:
@@ -198,7 +200,9 @@ class RepositorySetup(_Options):
     @property
     def part(self) -> tuple[str, ...] | None:
         """The files and folders whose contents are fetched; empty: all of the branch. None: with its history."""
-        return tuple(name.removesuffix("/") for name in self.sparse) if self.sparse or self.partial else None
+        if self.sparse or self.partial:
+            return tuple(name.removesuffix("/") for name in self.sparse)
+        return None
 
     @model_validator(mode="after")
     def check_paths(self) -> Self:
@@ -261,12 +265,16 @@ class AgentOptions(_Options):
     @property
     def waits_s(self) -> float:
         """How long to wait for a limit or an outage before a fallback continues."""
-        return parse_duration(self.fallback_after) / SECOND_MICROS if self.fallback else inf
+        if self.fallback:
+            return parse_duration(self.fallback_after) / SECOND_MICROS
+        return inf
 
     @property
     def idle_s(self) -> float | None:
         """How long the agent may neither print nor compute; None: no limit."""
-        return (self.idle_timeout_s or _IDLE_S) if self.preset else self.idle_timeout_s
+        if self.preset:
+            return self.idle_timeout_s or _IDLE_S
+        return self.idle_timeout_s
 
     @model_validator(mode="after")
     def check_fallback(self) -> Self:

@@ -326,4 +326,6 @@ def _text(value: object) -> str | None:
 
 def _session(value: object) -> str | None:
     # The session becomes an argument in the next turn.
-    return value if isinstance(value, str) and _SESSION.fullmatch(value) else None
+    if isinstance(value, str) and _SESSION.fullmatch(value):
+        return value
+    return None

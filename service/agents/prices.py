@@ -79,4 +79,6 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
     whole name, except for a final date or `-latest`: `gpt-5.4-mini` is another model than `gpt-5.4`.
     """
     fitting = max((name for name in prices if model.startswith(name)), key=len, default=None)
-    return _LIST_PRICES.get(without_date(model)) if fitting is None else prices[fitting]
+    if fitting is None:
+        return _LIST_PRICES.get(without_date(model))
+    return prices[fitting]

@@ -178,4 +178,6 @@ def hears(agent: Agent) -> bool:
 def program_name(agent: Agent) -> str | None:
     """Return the program's name or path; None: it is the service's Python, or a file of the checkout."""
     name = agent.argv[0] if agent.argv else invocation.preset_of(agent).program
-    return None if name == "{python}" or ("/" in name and not name.startswith("/")) else name
+    if name == "{python}" or ("/" in name and not name.startswith("/")):
+        return None
+    return name

@@ -146,4 +146,6 @@ def event_of(platform: str, headers: Mapping[str, str], raw: bytes, mention: str
     except ValidationError as error:
         raise PayloadError(first_fault(error)) from error
     is_internal = name == "Confidential Note Hook"
-    return replace(event, fault=event.fault or gitlab.INTERNAL) if event and is_internal else event
+    if event and is_internal:
+        return replace(event, fault=event.fault or gitlab.INTERNAL)
+    return event

@@ -128,9 +128,10 @@ def create_organization(context: RequestContext, caller: Creator, creation: NewO
     invitation = deliver(context.database, context.mailer, context.settings, context.clock, invitation_id)
     if invitation is None or invitation.mail != "sent":
         refused = invitation is not None and invitation.mail == "refused"
-        reason = (
-            "the mail server refused its invitation" if refused else "its invitation is not sent yet, and is retried"
-        )
+        if refused:
+            reason = "the mail server refused its invitation"
+        else:
+            reason = "its invitation is not sent yet, and is retried"
         text = f"the organization {created.id} exists, but {reason}; a retry creates another organization"
         raise HttpError(500, "provisioning_failed", text)
     names = {"organization_name": created.name, "organization_slug": created.slug}

@@ -70,7 +70,9 @@ def usage(admin: AdminContext, slug: str | None, first: datetime | None, last: d
 
         def cell(value: object) -> str:
             if isinstance(value, int | float):
-                return f"{value:,.4f}" if isinstance(value, float) else f"{value:,}"
+                if isinstance(value, float):
+                    return f"{value:,.4f}"
+                return f"{value:,}"
             return "-" if value is None else str(value)
 
         rows = [[*names, *(_HEADS.get(name, name) for name in _SUMS)]]

@@ -157,7 +157,9 @@ def _cell(value: object) -> str:
     if not isinstance(value, str):
         return "" if value is None else printable(json.dumps(value))
     text = printable(value).replace("\n", " ")
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
+    if text.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{text}"
+    return text
 
 
 def fields_of(row: object, *names: str) -> dict[str, object]:

@@ -281,7 +281,9 @@ class ModelProxy(SandboxServer):
             path = self._provider.path_prefix.sub("", path, count=1)
         elif base_path.endswith("/v1"):
             path = path.removeprefix("/v1")
-        return f"{base_path}{path}?{route.query}" if route.query else f"{base_path}{path}"
+        if route.query:
+            return f"{base_path}{path}?{route.query}"
+        return f"{base_path}{path}"
 
     def _headers(self, received: h11.Request) -> dict[str, str]:
         """The headers for the provider: the agent's, of those that it may set, and those that are configured."""

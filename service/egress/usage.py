@@ -184,7 +184,9 @@ class Meter:
         output = self._received // BYTES_PER_TOKEN
         if self._counted.tokens == 0:
             return Usage(input=self._request_bytes // BYTES_PER_TOKEN, output=output)
-        return self._counted if is_complete else self._counted.most(Usage(output=output))
+        if is_complete:
+            return self._counted
+        return self._counted.most(Usage(output=output))
 
     def _read_event(self, name: bytes, data: bytes) -> None:
         self._has_events = True
@@ -246,9 +248,13 @@ def _ending_in(document: dict[str, Any]) -> Ending | None:
         if table(holder.get("message") or holder.get("delta")).get("refusal"):
             return "refused"
     parts = items(table(document.get("item")).get("content"))
-    return "refused" if any(table(part).get("type") == "refusal" for part in parts) else None
+    if any(table(part).get("type") == "refusal" for part in parts):
+        return "refused"
+    return None
 
 
 def _number(usage: object, key: str) -> int:
     value = table(usage).get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40 else 0
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 40:
+        return value
+    return 0

@@ -98,12 +98,13 @@ def run(
         if status:
             # The agent may have failed because others filled the disk.
             _check_disk(command)
-            reason = (
-                ": its command is missing or not executable; its last lines are in the log. "
-                "Correct its argv, or make the command visible in the sandbox"
-                if status in _NOT_STARTED
-                else "; its last lines are in the log"
-            )
+            if status in _NOT_STARTED:
+                reason = (
+                    ": its command is missing or not executable; its last lines are in the log. "
+                    "Correct its argv, or make the command visible in the sandbox"
+                )
+            else:
+                reason = "; its last lines are in the log"
             raise AgentFailedError(f"the agent exited with status {status}{reason}")
     command.note_session(reader.report.session)
     if reader.report.summary:

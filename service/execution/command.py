@@ -129,7 +129,9 @@ class AgentCommand:
     @property
     def sockets(self) -> Path | None:
         """The folder of the sockets to the proxies; None: the agent has none, or has a network."""
-        return self.workspace.sockets if self.sandbox.is_boxed and invocation.is_relayed(self.agent) else None
+        if self.sandbox.is_boxed and invocation.is_relayed(self.agent):
+            return self.workspace.sockets
+        return None
 
     def prepare(self) -> None:
         """Make the files that the agent needs.
@@ -232,7 +234,9 @@ class AgentCommand:
             return None
         if invocation.reads_document(self.agent):
             return self.workspace.task_file
-        return self.workspace.instructions_file if self.invocation.preset.is_prompted else Path(os.devnull)
+        if self.invocation.preset.is_prompted:
+            return self.workspace.instructions_file
+        return Path(os.devnull)
 
     def spoken(self, text: str, name: str = "") -> bytes:
         """Return a line with instructions, or with the message of that name, for a program that hears messages."""

@@ -157,4 +157,6 @@ class TurnRecorder:
 
 def stop_reason(waiting: Sequence[Message]) -> str | None:
     message = next((message for message in waiting if message.timing == "stop"), None)
-    return None if message is None else f"{turns.STOPPED} {message.caller or 'a caller'}"
+    if message is None:
+        return None
+    return f"{turns.STOPPED} {message.caller or 'a caller'}"

@@ -195,7 +195,9 @@ class Sandbox:
 
 def _with_network(slirp: str | None, command: list[str]) -> list[str]:
     """Return a sandbox's command, connected by slirp4netns to a private network if needed."""
-    return command if slirp is None else [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
+    if slirp is None:
+        return command
+    return [sys.executable, "-I", "-S", uplink.__file__, slirp, *command]
 
 
 def find(settings: ExecutionSettings, kernel: Path = Path("/proc/sys")) -> Sandbox:
@@ -228,7 +230,9 @@ def _installing(package: str) -> str:
         about = {}
     kinds = [about.get("ID", ""), *about.get("ID_LIKE", "").split()]
     commands = [_INSTALLERS[kind] for kind in kinds if kind in _INSTALLERS]
-    return f'run "{commands[0]} {package}"' if commands else f"install the package {package}"
+    if commands:
+        return f'run "{commands[0]} {package}"'
+    return f"install the package {package}"
 
 
 def _fix(fault: str, kernel: Path) -> str:

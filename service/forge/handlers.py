@@ -77,21 +77,26 @@ class Subject:
     @property
     def named_run(self) -> str:
         """The run's id, with a link to its page if there is one."""
-        return f"[{self.run.id}]({self.run_url})" if self.run_url else f"`{self.run.id}`"
+        if self.run_url:
+            return f"[{self.run.id}]({self.run_url})"
+        return f"`{self.run.id}`"
 
     @property
     def origin(self) -> str:
         """The run and the turn, and the fallback that did it."""
-        stand_in = (
-            "" if self.turn.agent is None else f", by {in_code(self.turn.agent)} in place of {in_code(self.run.agent)}"
-        )
+        if self.turn.agent is None:
+            stand_in = ""
+        else:
+            stand_in = f", by {in_code(self.turn.agent)} in place of {in_code(self.run.agent)}"
         return f"Run {self.named_run}, turn {self.turn.number}{stand_in}."
 
     def shown(self, text: str | None, limit: int) -> str:
         """Return text from outside as Markdown that only shows it, at most twice as long as the limit."""
         text = cut(self.mask(text or ""), limit)
         safe = inert(text)
-        return safe if len(safe) <= 2 * limit else inert(cut(text, limit // _MAX_ESCAPE))
+        if len(safe) <= 2 * limit:
+            return safe
+        return inert(cut(text, limit // _MAX_ESCAPE))
 
     def shown_line(self, text: str | None, limit: int) -> str:
         """Return the first line of text from outside, changed so that the forge neither obeys it nor notifies anyone.

@@ -77,7 +77,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate cannot be trusted: {error.verify_message}; name its authority in SSL_CERT_FILE"
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-    return reason if reason and isinstance(error, OSError | ValueError) else f"{type(error).__name__} {reason}".strip()
+    if reason and isinstance(error, OSError | ValueError):
+        return reason
+    return f"{type(error).__name__} {reason}".strip()
 
 
 def ask(

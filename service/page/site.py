@@ -38,7 +38,9 @@ assets = APIRouter()
 
 def _micros(moment: int | str) -> int:
     """Return an instant in microseconds; in a text it is as RFC 3339 has it."""
-    return parse_rfc3339(moment, round_up=False) if isinstance(moment, str) else moment
+    if isinstance(moment, str):
+        return parse_rfc3339(moment, round_up=False)
+    return moment
 
 
 def when(moment: int | str | None) -> Markup:
@@ -115,7 +117,9 @@ def leads_to(path: str, /, **query: object) -> RedirectResponse:
 def origin_of(request: Request) -> str:
     """Return the service's address, as the browser that sent a form knows it."""
     origin = request.headers.get("origin", "")
-    return origin if origin.startswith("http") else str(request.base_url).rstrip("/")
+    if origin.startswith("http"):
+        return origin
+    return str(request.base_url).rstrip("/")
 
 
 @assets.get("/assets/{version}/{name}")

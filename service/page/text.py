@@ -68,7 +68,9 @@ def plain(text: str) -> str:
 
 def cut(text: str, limit: int = _MAX_LINE) -> str:
     """Return at most so many characters of a text, and how many more it has."""
-    return text if len(text) <= limit else f"{text[:limit]} … {len(text) - limit:,} more characters"
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]} … {len(text) - limit:,} more characters"
 
 
 def terminal(text: str, kinds: set[str] | None = None) -> Markup:

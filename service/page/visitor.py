@@ -182,7 +182,9 @@ Typed = Annotated[Mapping[str, str] | None, Depends(_nothing)]
 
 def local_path(text: str) -> str:
     """Return where a sign-in leads to: a path of this site, and nowhere else."""
-    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/"
+    if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable():
+        return text
+    return "/"
 
 
 def address(path: str, /, **query: object) -> str:

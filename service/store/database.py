@@ -247,7 +247,9 @@ class DatabaseClock:
             self.sync(connection)
 
     def __call__(self) -> int:
-        return self._offset + time.monotonic_ns() // 1000 if self._is_shared else now_micros()
+        if self._is_shared:
+            return self._offset + time.monotonic_ns() // 1000
+        return now_micros()
 
     def sync(self, connection: sa.Connection) -> None:
         self._offset = now_in(connection, now_micros) - time.monotonic_ns() // 1000

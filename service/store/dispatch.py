@@ -221,7 +221,9 @@ def _reason(
         if all(pauses.holds(worker) for worker in living):
             return "every worker is drained" + ("; start one: runwarden service worker" if for_operator else "")
         is_boxless = any(worker.has_no_sandbox for worker in living)
-        return "no worker has a sandbox" if is_boxless else "the disk of every worker is nearly full"
+        if is_boxless:
+            return "no worker has a sandbox"
+        return "the disk of every worker is nearly full"
     lane = next((row for row in under_way if (row.url, row.branch) == (run.url, run.branch)), None)
     if lane is not None:
         other = lane.id if for_operator or lane.organization_id == run.organization_id else "another run"
@@ -241,4 +243,6 @@ def _reason(
     earlier = sa.select(sa.func.count()).where(*mine_waiting, turns.c.accepted_at < accepted.scalar_subquery())
     count = connection.execute(earlier).scalar_one()
     verb = "waits" if count == 1 else "wait"
-    return f"{plural(count, 'earlier turn')} of the organization {verb}" if count else None
+    if count:
+        return f"{plural(count, 'earlier turn')} of the organization {verb}"
+    return None

@@ -53,7 +53,9 @@ class Host:
 
     def clone_url_of(self, path: str) -> str | None:
         """Return the clone URL of a repository; None if there is no template, or the groups do not include it."""
-        return self.clone_url.replace("{path}", path) if self.clone_url is not None and self.owns(path) else None
+        if self.clone_url is not None and self.owns(path):
+            return self.clone_url.replace("{path}", path)
+        return None
 
 
 def connect(connection: sa.Connection, organization_id: str, host: Host, now: Micros) -> None:

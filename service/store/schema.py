@@ -52,10 +52,14 @@ class _Json(sa.TypeDecorator[Any]):
         self._adapter = TypeAdapter(kind)
 
     def process_bind_param(self, value: Any, _dialect: sa.Dialect) -> Any:
-        return None if value is None else self._adapter.dump_python(value, mode="json", exclude_defaults=True)
+        if value is None:
+            return None
+        return self._adapter.dump_python(value, mode="json", exclude_defaults=True)
 
     def process_result_value(self, value: Any, _dialect: sa.Dialect) -> Any:
-        return self.null() if value is None else self._adapter.validate_python(value)
+        if value is None:
+            return self.null()
+        return self._adapter.validate_python(value)
 
 
 _FOR_ALL: Final = sa.text("organization_id IS NULL")

@@ -142,7 +142,9 @@ def artifact(connection: sa.Connection, folder: DataFolder, key: Key, name: str)
     row = connection.execute(query).first()
     if row is None:
         return None
-    return diff(connection, folder, key, PATCHES[name]) if row[0] is None else zlib.decompress(row[0])
+    if row[0] is None:
+        return diff(connection, folder, key, PATCHES[name])
+    return zlib.decompress(row[0])
 
 
 def append_log(connection: sa.Connection, key: Key, attempt: int, piece: bytes) -> None:

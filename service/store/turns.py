@@ -117,7 +117,9 @@ class Turn:
             return None
         if self.question is not None:
             return NEEDS_ANSWER
-        return CANCELLED if self.failure and self.failure.startswith(CANCELLED) else self.status
+        if self.failure and self.failure.startswith(CANCELLED):
+            return CANCELLED
+        return self.status
 
     @property
     def reason(self) -> str | None:

@@ -122,7 +122,9 @@ class TurnMeter:
             return None
         since = self._database.retry(lambda: self._database.transact(outages.begin, access, self._clock()))
         self._down_since = self._down_since or since
-        return (self._clock() - since) / SECOND_MICROS if self._down_since == since else None
+        if self._down_since == since:
+            return (self._clock() - since) / SECOND_MICROS
+        return None
 
 
 def add(connection: sa.Connection, turn: Turn, use: ModelUse, now: Micros) -> None:

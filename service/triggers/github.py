@@ -213,11 +213,9 @@ class _ForgejoRunDelivery(Payload):
         run = self.run
         match = _NUMBER.fullmatch(run.prettyref)
         about = run.repository.done_by(Account()) | ({"number": int(match[1])} if match else {"head": run.prettyref})
-        return (
-            payloads.check_event(about, run.workflow_id, run.commit_sha, run.stopped)
-            if run.status == "failure"
-            else None
-        )
+        if run.status == "failure":
+            return payloads.check_event(about, run.workflow_id, run.commit_sha, run.stopped)
+        return None
 
 
 FORGEJO_PAYLOADS: Final[dict[str, type[Payload]]] = {

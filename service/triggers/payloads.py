@@ -171,7 +171,9 @@ def command_of(body: str, mention: str) -> dict[str, str] | None:
     """
     begun = rf"(?:[^\S\n]*\n)* {{0,3}}@{re.escape(mention)}(?![\w-])"
     match = re.match(rf"{begun}\s*([\w-]*)\s*(.*)", body, re.IGNORECASE | re.DOTALL)
-    return None if match is None else {"command": match[1].lower()[:100], "words": match[2].strip()}
+    if match is None:
+        return None
+    return {"command": match[1].lower()[:100], "words": match[2].strip()}
 
 
 def over(state: str) -> str:

@@ -228,13 +228,17 @@ class _Case:
             return "a later change came first"
         # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
         is_old = at < self.now - int(self.settings.retention.deliveries_days * DAY_MICROS)
-        return "older than the decisions that are kept (retention.deliveries_days)" if is_old else None
+        if is_old:
+            return "older than the decisions that are kept (retention.deliveries_days)"
+        return None
 
     def hour_limit(self) -> str | None:
         """Return the refusal if the repository reached its hourly number of runs, or None."""
         most, hour_ago = self.settings.triggers.repository_runs_an_hour, self.now - DAY_MICROS // 24
         is_reached = deliveries.started_since(self.connection, self.subject, hour_ago, in_repository=True) >= most
-        return f"repository_runs_an_hour: {plural(most, 'run')} for one repository" if is_reached else None
+        if is_reached:
+            return f"repository_runs_an_hour: {plural(most, 'run')} for one repository"
+        return None
 
     def _close(self) -> DeliveryDecision:
         """Decide on the closing of a pull request or an issue, which makes its runs pointless."""

@@ -64,7 +64,9 @@ def saved_watermark(connection: sqlite3.Connection) -> Watermark:
     """The stored watermark; without one, everything held now counts as reported."""
     with snapshot(connection):
         row = connection.execute("SELECT transition_id, run, kept_us FROM mark").fetchone()
-        return _watermark(connection) if row is None else record_of(Watermark, row)
+        if row is None:
+            return _watermark(connection)
+        return record_of(Watermark, row)
 
 
 def save_watermark(connection: sqlite3.Connection, here: Watermark, at: datetime) -> None:

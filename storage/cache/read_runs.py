@@ -79,7 +79,9 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: 
 
     def read() -> dict[str, int]:
         indexed = texts.by_status(connection, base) if base.search and remembered.reads_texts else None
-        return dict(connection.execute(query, matching.parameters).fetchall()) if indexed is None else indexed
+        if indexed is None:
+            return dict(connection.execute(query, matching.parameters).fetchall())
+        return indexed
 
     return dict(remembered.get(connection, base, read))
 
@@ -161,7 +163,9 @@ def _summary(summary_json: str | None, status: str, updated_at: datetime | None)
         return RunSummary()
     summary = msgspec.json.decode(summary_json, type=RunSummary)
     is_current = (summary.status, summary.updated_at) == (status, updated_at)
-    return summary if is_current else RunSummary(summary.asked, agent=summary.agent)
+    if is_current:
+        return summary
+    return RunSummary(summary.asked, agent=summary.agent)
 
 
 def runs(

@@ -136,7 +136,9 @@ def _matching(column: str, patterns: tuple[str, ...]) -> Where | None:
     texts = [re.sub(r"[\[?]", r"[\g<0>]", re.sub(r"\*+", "*", sqlite_text(text))) for text in patterns if "*" in text]
     parts = [*([exact] if exact else []), *(Where(f"{column} GLOB ?", (text,)) for text in texts)]
     sql = " OR ".join(part.sql for part in parts)
-    return Where(f"({sql})", tuple(value for part in parts for value in part.parameters)) if parts else None
+    if parts:
+        return Where(f"({sql})", tuple(value for part in parts for value in part.parameters))
+    return None
 
 
 def _not(part: Where | None) -> Where | None:

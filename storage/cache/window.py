@@ -38,7 +38,9 @@ def window(connection: sqlite3.Connection, request: WindowRequest, remembered: R
 
         def row(run_id: str) -> int | None:
             index = index_of(connection, run_id, condition, sort)
-            return None if index is None else index + bisect_right(gaps, index, key=itemgetter(0))
+            if index is None:
+                return None
+            return index + bisect_right(gaps, index, key=itemgetter(0))
 
         shift, cursor = _moves(request, row)
         offset = max(0, min(request.offset + shift, runs + len(gaps) - limit))
@@ -91,7 +93,9 @@ def rows(
     with snapshot(connection):
         if offset <= NEAR:
             matches = search_rows(connection, condition, sort, offset, limit, remembered)
-            return page(connection, everything, forwards, offset, limit) if matches is None else matches
+            if matches is None:
+                return page(connection, everything, forwards, offset, limit)
+            return matches
         runs = total(connection, condition, remembered)
         limit = max(0, min(limit, runs - offset))
         place, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
@@ -136,7 +140,9 @@ def index_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sor
     """The run's place in the order, from 0; None: the filter hides it, or it is not held."""
     with snapshot(connection):
         key = key_of(connection, run_id, wanted, sort)
-        return None if key is None else rows_before(connection, key, wanted, sort)
+        if key is None:
+            return None
+        return rows_before(connection, key, wanted, sort)
 
 
 def key_of(connection: sqlite3.Connection, run_id: str, wanted: RunFilter, sort: RunSort) -> Key | None:
@@ -274,4 +280,6 @@ def group_runs(connection: sqlite3.Connection, condition: RunFilter, by: GroupBy
 
 
 def within(condition: RunFilter, by: GroupBy, name: str) -> RunFilter:
-    return replace(condition, repositories=(name,)) if by == "repository" else replace(condition, branches=(name,))
+    if by == "repository":
+        return replace(condition, repositories=(name,))
+    return replace(condition, branches=(name,))

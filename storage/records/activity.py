@@ -120,4 +120,6 @@ class BudgetState(Struct, frozen=True):
     def clock_ahead(self) -> timedelta:
         """How far the service's clock is ahead of this machine's; zero if they differ by less than a minute."""
         is_noise = abs(self.clock_ahead_s) < CLOCKS_DISAGREE_S
-        return timedelta(0) if is_noise else timedelta(seconds=round(self.clock_ahead_s))
+        if is_noise:
+            return timedelta(0)
+        return timedelta(seconds=round(self.clock_ahead_s))

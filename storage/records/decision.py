@@ -112,7 +112,9 @@ class Decision(Struct, frozen=True):
     def why(self) -> str:
         """Its reason, after who answered it."""
         answer = "" if self.answer is None else self.answer.text
-        return self.reason if answer in self.reason else "; ".join(filter(None, (answer, self.reason)))
+        if answer in self.reason:
+            return self.reason
+        return "; ".join(filter(None, (answer, self.reason)))
 
 
 class RuleState(Struct, frozen=True):

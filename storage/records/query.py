@@ -114,9 +114,9 @@ class RunFilter(Struct, frozen=True):
     def gaps_in(self, coverage: Coverage) -> tuple[CoverageGap, ...]:
         """The gaps that may hold matching runs, newest first."""
         asked_for = CoverageGap(self.since, self.until)
-        return (
-            () if self.is_of_active or self.followed else tuple(gap for gap in coverage.gaps if gap.overlaps(asked_for))
-        )
+        if self.is_of_active or self.followed:
+            return ()
+        return tuple(gap for gap in coverage.gaps if gap.overlaps(asked_for))
 
     @property
     def undecided(self) -> Self | None:
@@ -125,7 +125,9 @@ class RunFilter(Struct, frozen=True):
             return None
         if self.findings or self.not_findings:
             return replace(self, findings=("unknown",), not_findings=())
-        return replace(self, agents=("",), not_agents=()) if self.agents or self.not_agents else None
+        if self.agents or self.not_agents:
+            return replace(self, agents=("",), not_agents=())
+        return None
 
     @property
     def is_of_active(self) -> bool:
@@ -186,7 +188,9 @@ class RunWindow(Struct, frozen=True):
 
     @property
     def runs(self) -> int:
-        return self.total - len(self.gaps) if self.matching is None else self.matching
+        if self.matching is None:
+            return self.total - len(self.gaps)
+        return self.matching
 
     def row(self, index: int) -> RunRow | None:
         """The run of the row of that number, if it is here."""
@@ -201,7 +205,9 @@ class RunWindow(Struct, frozen=True):
     def head(self, index: int) -> RunGroup | None:
         """The group whose head is in the row of that number, or None."""
         at = bisect_left(self.heads, index, key=itemgetter(0))
-        return self.heads[at][1] if at < len(self.heads) and self.heads[at][0] == index else None
+        if at < len(self.heads) and self.heads[at][0] == index:
+            return self.heads[at][1]
+        return None
 
     def group_at(self, index: int) -> RunGroup | None:
         """The group of the row with that number, whether the row is its head or one of its runs."""

@@ -66,7 +66,9 @@ class Repository(Struct, frozen=True, gc=False):
         """The path, with a platform prefix unless it is GitHub; `parse` reads it back."""
         if self.platform in {"", DEFAULT_PLATFORM} and self.data_json in _NONE:
             return "(no repository)"
-        return self.path if self.platform in {"", DEFAULT_PLATFORM} else f"{self.platform}:{self.path}"
+        if self.platform in {"", DEFAULT_PLATFORM}:
+            return self.path
+        return f"{self.platform}:{self.path}"
 
 
 Tone = Literal["good", "bad", "busy", "wait", "warn", "plain", "quiet"]
@@ -203,7 +205,9 @@ class WorkTime(Struct, frozen=True):
 
     def until(self, as_of: datetime) -> float | None:
         """The seconds worked up to that time; the total once the run has ended."""
-        return self.seconds if self.since is None else max(0.0, (as_of - self.since).total_seconds())
+        if self.since is None:
+            return self.seconds
+        return max(0.0, (as_of - self.since).total_seconds())
 
 
 class StatusTransition(Struct, frozen=True):

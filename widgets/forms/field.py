@@ -76,7 +76,9 @@ class FormField(Widget):
 
     @property
     def value(self) -> str:
-        return self._control.value if isinstance(self._control, LineInput) else self._control.text
+        if isinstance(self._control, LineInput):
+            return self._control.value
+        return self._control.text
 
     def fill(self, value: str) -> None:
         """Replace the value; undo brings back a longer one."""

@@ -139,13 +139,17 @@ class ParagraphInput(TextArea):
         """Return the place before the flag, emoji or accented letter that ends at the cursor."""
         row, column = self.cursor_location
         before = self.document.get_line(row)[max(0, column - _MAX_CLUSTER) : column]
-        return (row, column - len(_clusters(before)[-1])) if before else super().get_cursor_left_location()
+        if before:
+            return (row, column - len(_clusters(before)[-1]))
+        return super().get_cursor_left_location()
 
     def get_cursor_right_location(self) -> Location:
         """Return the place after the flag, emoji or accented letter that begins at the cursor."""
         row, column = self.cursor_location
         after = self.document.get_line(row)[column : column + _MAX_CLUSTER]
-        return (row, column + len(_clusters(after)[0])) if after else super().get_cursor_right_location()
+        if after:
+            return (row, column + len(_clusters(after)[0]))
+        return super().get_cursor_right_location()
 
 
 def _clusters(text: str) -> list[str]:

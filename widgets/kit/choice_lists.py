@@ -66,7 +66,9 @@ class PickList(OptionList, can_focus=False):
     @property
     def value(self) -> str | None:
         """The value under the cursor; None: the list is empty."""
-        return self._picks[self.highlighted].value if self._picks and self.highlighted is not None else None
+        if self._picks and self.highlighted is not None:
+            return self._picks[self.highlighted].value
+        return None
 
     def show(self, picks: tuple[PickItem, ...], marks: Mapping[str, ChoiceMark]) -> None:
         """Show the values and their marks; the cursor stays where it is if the values are the same."""
@@ -152,7 +154,9 @@ class LeadList(Options):
 
     @property
     def row(self) -> LeadRow | None:
-        return None if self.highlighted is None else self._rows[self.highlighted]
+        if self.highlighted is None:
+            return None
+        return self._rows[self.highlighted]
 
     def show(self, draw: Draw) -> None:
         self._draw = draw

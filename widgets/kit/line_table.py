@@ -120,7 +120,9 @@ class LineTable(CursorView, Generic[T]):
             self.post_message(self.EndReached())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return bool(self.items) if action == "choose" else super().check_action(action, parameters)
+        if action == "choose":
+            return bool(self.items)
+        return super().check_action(action, parameters)
 
     def action_choose(self) -> None:
         if self.items:

@@ -312,10 +312,14 @@ class DiffView(TextView):
         line = max(self._files[file].left[row], self._files[file].right[row]) if row != HEADING else NONE
         hunks = self._rows.patch.files[file].hunks
         hunk = next((candidate for candidate in hunks if line == NONE or candidate.line <= line < candidate.end), None)
-        return "" if hunk is None else "\n".join(safe_line(self._raw(at)) for at in range(hunk.line, hunk.end))
+        if hunk is None:
+            return ""
+        return "\n".join(safe_line(self._raw(at)) for at in range(hunk.line, hunk.end))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return bool(self._starts) if action in ACTIONS else super().check_action(action, parameters)
+        if action in ACTIONS:
+            return bool(self._starts)
+        return super().check_action(action, parameters)
 
     def action_file(self, step: int) -> None:
         if self._starts:

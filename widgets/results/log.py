@@ -187,7 +187,9 @@ class LogView(TextView):
             self.post_message(self.EarlierRequested())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return bool(self.total) if action in {"last", "wrap"} else super().check_action(action, parameters)
+        if action in {"last", "wrap"}:
+            return bool(self.total)
+        return super().check_action(action, parameters)
 
     def action_first(self) -> None:
         super().action_first()
@@ -259,7 +261,9 @@ class LogView(TextView):
     @property
     def page(self) -> int:
         lines = super().page
-        return max(1, self.row_at(lines) - self.scroll_offset.y) if self.wraps else lines
+        if self.wraps:
+            return max(1, self.row_at(lines) - self.scroll_offset.y)
+        return lines
 
     def put_cursor(self, index: int) -> None:
         """Put the cursor on a row, and scroll all of it into view."""
@@ -315,4 +319,6 @@ def log_pieces(raw: bytes) -> list[TextPiece]:
                 tone = "quiet" if style.dim else "plain"
         elif part:
             pieces.append(TextPiece(safe_line(part), tone))
-    return [*pieces, TextPiece(f"  ↻ {len(before):,} earlier", "quiet")] if before else pieces
+    if before:
+        return [*pieces, TextPiece(f"  ↻ {len(before):,} earlier", "quiet")]
+    return pieces

@@ -228,7 +228,9 @@ class Period(Struct, frozen=True):
 
     @property
     def badge(self) -> Badge:
-        return UNOBSERVED if self.status is None else run_badge(self.status, is_final=self.is_final)
+        if self.status is None:
+            return UNOBSERVED
+        return run_badge(self.status, is_final=self.is_final)
 
 
 def periods(detail: RunDetail, now: datetime) -> tuple[Period, ...]:

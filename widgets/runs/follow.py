@@ -65,7 +65,9 @@ class BatchView(Struct, frozen=True):
             return Badge("?", text, "warn")
         if self.confirmed == len(self.lines):
             return Badge("✓", text, "good")
-        return Badge("⊘", text, "warn") if self.confirmed else Badge("✗", text, "bad")
+        if self.confirmed:
+            return Badge("⊘", text, "warn")
+        return Badge("✗", text, "bad")
 
     @property
     def is_over(self) -> bool:

@@ -109,7 +109,9 @@ class Position(Struct, frozen=True):
             # line is below the runs that have come.
             return at + 1
         # Further runs may have replaced the line below the last one.
-        return self.cursor + window.shift if is_at_gap or self.cursor == before.total else self.cursor
+        if is_at_gap or self.cursor == before.total:
+            return self.cursor + window.shift
+        return self.cursor
 
 
 def chosen_order(column: str, before: RunSort) -> RunSort:
