@@ -85,7 +85,7 @@ class Sending:
         # The commit continues after the deadline: the ledger's content is known only once it is done.
         self._committing = asyncio.create_task(self.actions.ledger.sending(self.action.action_id))
         self._committing.add_done_callback(lambda task: task.cancelled() or task.exception())
-        self.action = self.actions.changed(await asyncio.shield(self._committing))
+        self.action = self.actions.announce_change(await asyncio.shield(self._committing))
 
     async def record(self, outcome: WriteOutcome) -> Action:
         """Record the outcome. If the ledger cannot take it, the returned action is unknown and says so."""
@@ -229,7 +229,7 @@ class Actions(Struct, frozen=True):
             raise AlreadyAskedError(action) from earlier
         if supersedes is not None:
             self._announce(ActionChanged(supersedes))
-        return await self._send(request, self.changed(action))
+        return await self._send(request, self.announce_change(action))
 
     async def rehearse(self, request: WriteRequest, *, key: str | None = None, again: bool = False) -> None:
         """Raise what `submit` would, without waiting for another process; nothing is sent or recorded."""
@@ -255,19 +255,19 @@ class Actions(Struct, frozen=True):
         if self.read_only:
             raise ReadOnlyError
         await self.adopt_orphans()
-        return self.changed(await self.ledger.resolve(action_id, result_id))
+        return self.announce_change(await self.ledger.resolve(action_id, result_id))
 
     async def undo_resolution(self, action_id: str) -> Action:
         """Undo a mistaken resolution; raises `LedgerRefusedError` if there is none or the action was sent again."""
         if self.read_only:
             raise ReadOnlyError
         await self.adopt_orphans()
-        return self.changed(await self.ledger.unresolve(action_id))
+        return self.announce_change(await self.ledger.unresolve(action_id))
 
     async def adopt_orphans(self) -> None:
         """Settle the writes of dead processes."""
         for action in await self.ledger.adopt_orphans():
-            self.changed(action)
+            self.announce_change(action)
 
     def check(self, request: WriteRequest) -> None:
         """Raise a `ReadOnlyError` if this process may not send it, an `InvalidRequestError` if it could not succeed."""
@@ -320,12 +320,12 @@ class Actions(Struct, frozen=True):
 
     async def _record(self, sending: Sending, outcome: WriteOutcome) -> Action:
         try:
-            return self.changed(await self.in_flight.finish(sending.record(outcome)))
+            return self.announce_change(await self.in_flight.finish(sending.record(outcome)))
         except asyncio.CancelledError as cancelled:
             # The outcome is recorded anyway.
             raise SendCancelledError(sending.action) from cancelled
 
-    def changed(self, action: Action) -> Action:
+    def announce_change(self, action: Action) -> Action:
         self._announce(ActionChanged(action.action_id))
         return action
 

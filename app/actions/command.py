@@ -25,7 +25,7 @@ from app.actions.reconciliation import LISTED
 from app.api.requests import request_of
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import Exit, command_error
 from app.cli.options import COUNT, OUT_OPTION, CommandGroup, async_command, options_of, reading
 from app.cli.output import Column, facts
 from app.cli.running import asking
@@ -132,7 +132,7 @@ async def show(invocation: Invocation, /, *, action_id: str, candidates: bool) -
         is_listed = action.kind in LISTED and action.sending_at is not None
         if candidates and not is_listed:
             message = "Only runs and organizations are listed by the service: nothing else can be looked up."
-            raise failed("usage", message, action_id=action.action_id)
+            raise command_error("usage", message, action_id=action.action_id)
         if candidates:
             proposal = await engine.reconciliation.ask(action)
         elif is_listed and action.state == "unknown":
@@ -209,7 +209,7 @@ async def resolve(
         raise click.UsageError("--dry-run is for --send-again: nothing else is sent")
     created = None if decision["created"] is None else decision["created"].strip()
     if created == "":
-        raise failed("usage", "--created needs the id of the result.")
+        raise command_error("usage", "--created needs the id of the result.")
     if decision["send_again"]:
         return await _send_again(invocation, action_id, confirm, dry_run=dry_run)
     async with invocation.engine(needs_token=False) as engine:
@@ -233,7 +233,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
         action = await _find_action(ledger, action_id)
     if action.state != "unknown" or action.resolution is not None:
         message = f"{action.action_id} is {state_text(action)}: only an unknown, unresolved action can be sent again."
-        raise failed("wrong_state", message)
+        raise command_error("wrong_state", message)
     if dry_run:
         async with invocation.writer(dry_run=True) as engine:
             engine.actions.check(request_of(action))
@@ -245,7 +245,7 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
             confirm = click.prompt(question, err=True) if sys.stdin.isatty() else sys.stdin.readline()
     if confirm.strip() != text:
         message = f"Not confirmed, nothing was sent: add --confirm {text} to --send-again."
-        raise failed("not_confirmed", message, expected=text)
+        raise command_error("not_confirmed", message, expected=text)
     async with invocation.writer() as engine:
         successor = await finish_send(engine.actions.send_again(action.action_id))
     return print_write(invocation, successor)
@@ -254,8 +254,10 @@ async def _send_again(invocation: Invocation, action_id: str, confirm: str | Non
 async def _find_action(ledger: Ledger, action_id: str) -> Action:
     """The action with this id, or with an id that begins like this; none, or several, are an error."""
     if not action_id.strip():
-        raise failed("usage", "Give an action's id, or its first characters. See: runwarden actions list")
+        raise command_error("usage", "Give an action's id, or its first characters. See: runwarden actions list")
     action = await ledger.action(action_id)
     if action is None:
-        raise failed("not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id)
+        raise command_error(
+            "not_found", f"There is no action {action_id}. See: runwarden actions list", action_id=action_id
+        )
     return action

@@ -26,7 +26,7 @@ from app.actions.follow_ups import waiting_words
 from app.api.errors import ApiError
 from app.api.requests import CancelRun
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, failed
+from app.cli.exits import CommandFailedError, command_error
 from app.cli.options import COUNT, RUN_IDS, FactCommand, as_key, async_command, completion_of, options_of
 from app.cli.output import Column
 from app.engine.text import plural
@@ -65,7 +65,7 @@ async def cancel(
     """
     has_filter = any(filters.values())
     if has_filter == bool(run_ids):
-        raise failed("usage", "Name the runs to cancel, or give a filter such as --status queued or --active.")
+        raise command_error("usage", "Name the runs to cancel, or give a filter such as --status queued or --active.")
     condition = replace(run_filter(**filters), active=True)
     if not (is_one := len(run_ids) == 1):
         invocation.beside_error = {}  # Its document is that of a batch.
@@ -75,7 +75,7 @@ async def cancel(
             matches = await engine.cache.runs(condition, None)
             if len(matches) > (most := limit or engine.settings.console.send_cap):
                 fix = f"Narrow the filter, or give --limit {len(matches)}."
-                raise failed("usage", f"Nothing was sent: {len(matches):,} runs match, more than {most}. {fix}")
+                raise command_error("usage", f"Nothing was sent: {len(matches):,} runs match, more than {most}. {fix}")
         else:
             lookup = RunLookup(engine)
             matches = tuple([await lookup.to_change(run_id, invocation.output.note) for run_id in run_ids])

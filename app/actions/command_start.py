@@ -14,7 +14,7 @@ from app.actions.command_writes import WriteCommand, WriteOptions, perform, prin
 from app.api.errors import ApiError
 from app.api.requests import ContinueRun, Json, SayToRun, StartAgent, StartRun, When
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed, of_api_error
+from app.cli.exits import Exit, command_error, of_api_error
 from app.cli.options import RUN_ID, CommandGroup, async_command, completion_of, options_of, reading
 from app.cli.output import Column, facts
 from app.cli.running import run
@@ -48,7 +48,7 @@ WORK: Final = options_of(
 def gather(words: tuple[str, ...], file: Path | None) -> str:
     """The instructions, from words, a file, stdin (`-`) or, if none is named, an editor; empty ones are refused."""
     if words and file is not None:
-        raise failed("usage", "Give the instructions as words or with --file, not both.")
+        raise command_error("usage", "Give the instructions as words or with --file, not both.")
     if words == ("-",) or str(file) == "-":
         text = _decode(sys.stdin.buffer.read(MAX_INSTRUCTIONS + 1), "stdin")
     elif words:
@@ -58,16 +58,16 @@ def gather(words: tuple[str, ...], file: Path | None) -> str:
             with file.open("rb") as stream:
                 text = _decode(stream.read(MAX_INSTRUCTIONS + 1), str(file))
         except OSError as error:
-            raise failed("usage", f"{file} cannot be read: {error.strerror}.") from error
+            raise command_error("usage", f"{file} cannot be read: {error.strerror}.") from error
     else:
         has_editor = bool(os.environ.get("VISUAL") or os.environ.get("EDITOR"))
         if not (has_editor or (sys.stdin.isatty() and sys.stdout.isatty())):
-            raise failed("usage", "Give the instructions as words, with - for stdin, or set EDITOR.")
+            raise command_error("usage", "Give the instructions as words, with - for stdin, or set EDITOR.")
         text = (click.edit("", extension=".md", require_save=True) or "").strip()
         if not text:
-            raise failed("usage", "The editor returned no instructions; nothing was sent.")
+            raise command_error("usage", "The editor returned no instructions; nothing was sent.")
     if not text.strip():
-        raise failed("usage", "The instructions are empty: write what the agent should do.")
+        raise command_error("usage", "The instructions are empty: write what the agent should do.")
     return text
 
 
@@ -77,20 +77,20 @@ def mapping(pairs: tuple[str, ...]) -> dict[str, Json]:
     for text in pairs:
         key, equals, value = text.partition("=")
         if not (key and equals):
-            raise failed("usage", f"{text!r} is not KEY=VALUE.")
+            raise command_error("usage", f"{text!r} is not KEY=VALUE.")
         if key in values:
-            raise failed("usage", f"{key!r} is given twice.")
+            raise command_error("usage", f"{key!r} is given twice.")
         values[key] = json_or_text(value)
     return values
 
 
 def _decode(content: bytes, origin: str) -> str:
     if len(content) > MAX_INSTRUCTIONS:
-        raise failed("usage", f"{origin} holds more than {MAX_INSTRUCTIONS} bytes of instructions.")
+        raise command_error("usage", f"{origin} holds more than {MAX_INSTRUCTIONS} bytes of instructions.")
     try:
         return content.decode("utf-8").strip()
     except UnicodeDecodeError as error:
-        raise failed("usage", f"{origin} is not UTF-8 text.") from error
+        raise command_error("usage", f"{origin} is not UTF-8 text.") from error
 
 
 @click.command("start", cls=WriteCommand, kind="run.start")
@@ -120,7 +120,7 @@ def start(
 ) -> int:
     """Start a run with INSTRUCTIONS: words, - for stdin, --file, or none to write them in $EDITOR."""
     if agent is not None and metadata:
-        raise failed("usage", "A named agent takes no metadata: leave out --metadata, or --agent.")
+        raise command_error("usage", "A named agent takes no metadata: leave out --metadata, or --agent.")
     text = gather(instructions, file)
     request: StartRun | StartAgent = StartRun(text, repository, branch, mapping(metadata))
     if agent is not None:
@@ -173,7 +173,9 @@ def continue_run(
     """Continue the conversation of RUN_ID; its repository is looked up."""
     write = WriteOptions(**options)
     if when_ended and write.waits:
-        raise failed("usage", "Give --when-ended or --wait, not both: nothing is sent yet that could be waited for.")
+        raise command_error(
+            "usage", "Give --when-ended or --wait, not both: nothing is sent yet that could be waited for."
+        )
     text = gather(instructions, file)
     values = mapping(metadata)
 
@@ -301,7 +303,7 @@ async def start_agent(
     values = mapping((*inputs, *pairs))
     text = " ".join(word for word in words if not _INPUT.match(word))
     if text and "instructions" in values:
-        raise failed("usage", "Give the instructions as words or as the input, not both.")
+        raise command_error("usage", "Give the instructions as words or as the input, not both.")
     if text:
         values = {"instructions": text, **values}
     # The spec's repository references have no `gitlab:` prefix, so it is removed.

@@ -21,7 +21,7 @@ from app.actions.refusals import ActionRefusedError, AlreadyAskedError, BlockedE
 from app.api.requests import WriteRequest, request_sent
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, failed
+from app.cli.exits import EXIT_BY_KIND, CommandFailedError, Exit, command_error
 from app.cli.options import FactCommand, as_key, options_of
 from app.cli.output import Column, Document, RowProgress, facts
 from app.cli.running import asking, raise_if_stopped
@@ -50,7 +50,7 @@ async def send_once(sending: Awaitable[T], request: WriteRequest, key: str | Non
             reason = (
                 f"The key {key!r} was used for another request ({action_id}). Nothing was sent; choose another key."
             )
-            raise failed("already_asked", reason, action_id=action_id) from earlier
+            raise command_error("already_asked", reason, action_id=action_id) from earlier
         return earlier.existing
 
 
@@ -340,12 +340,14 @@ def confirm_batch(
     count = sum(write.result.outcome == "to_send" for write in planned)
     if count and not yes:
         if not sys.stdin.isatty():
-            raise failed("not_confirmed", f"Nothing was sent: give --yes to {verb.lower()} {plural(count, 'run')}.")
+            raise command_error(
+                "not_confirmed", f"Nothing was sent: give --yes to {verb.lower()} {plural(count, 'run')}."
+            )
         others = len(planned) - count
         left_out = f" and leave out {others}" if others else ""
         with asking(invocation):
             if not click.confirm(f"{verb} {plural(count, 'run')}{left_out}{consequence}?", err=True):
-                raise failed("not_confirmed", "Nothing was sent.")
+                raise command_error("not_confirmed", "Nothing was sent.")
     return count > 0
 
 
@@ -376,7 +378,7 @@ async def send_batch(
                 if write.result.outcome == "to_send" and write.request is not None and sender.may_send:
                     rows[done] = replace(write, result=await sender.send(write.request, write.key))
                 batch = f"  batch {done // cap + 1} of {batches}" if cap and batches > 1 else ""
-                progress.done(str(document(rows[done], base_url)["outcome"]), f"{write.name}{batch}")
+                progress.count_row(str(document(rows[done], base_url)["outcome"]), f"{write.name}{batch}")
     except StorageError:
         invocation.beside_error = {"rows": [document(row, base_url) for row in rows[:done]], "base_url": base_url}
         raise

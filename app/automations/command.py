@@ -16,7 +16,7 @@ from app.automations.rule import Rule, fingerprint
 from app.automations.sentence import limits, sentence, warnings
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import Exit, command_error
 from app.cli.options import COUNT, CommandGroup, async_command, completion_of, reading
 from app.cli.output import Column, Output
 from app.engine.files import author_of, login
@@ -237,11 +237,13 @@ async def _answer(invocation: Invocation, numbers: Sequence[int], word: AnswerWo
                 problem = "There is no such decision"
                 if decision is not None:
                     problem = f"Decision {number} is not waiting: {decision.outcome}"
-                raise failed("not_found", f"{problem}. See: runwarden automations log --outcome waiting")
+                raise command_error("not_found", f"{problem}. See: runwarden automations log --outcome waiting")
         for number in numbers:
             is_in_time = await state.answer(number, word, author_of("cli"))
             if (decision := await state.decision(number)) is None or not is_in_time:
-                raise failed("not_found", f"Decision {number} is no longer waiting. See: runwarden automations log")
+                raise command_error(
+                    "not_found", f"Decision {number} is no longer waiting. See: runwarden automations log"
+                )
             documents.append(_answer_document(decision, word))
         bot = await working_process(state, state.clock())
     if bot is None and word == "approved":
@@ -298,11 +300,13 @@ async def run(invocation: Invocation, /, *, name: str, run_id: str | None) -> in
     try:
         await bot.trigger(rule, run_id)
     except CannotActError as error:
-        raise failed("usage", f"{rule.name}: {error}.") from error
+        raise command_error("usage", f"{rule.name}: {error}.") from error
     finally:
         await bot.close()
     if not seen:
-        raise failed("wrong_state", f"{rule.name} was already triggered just now. See: runwarden automations log")
+        raise command_error(
+            "wrong_state", f"{rule.name} was already triggered just now. See: runwarden automations log"
+        )
     last = seen[-1]
     pairs = [("outcome", last.outcome), ("why", last.reason), ("made", last.result_id or "")]
     invocation.output.record(document(last), [pair for pair in pairs if pair[1]])
@@ -325,6 +329,8 @@ def _rule(invocation: Invocation, name: str) -> Rule:
 def _no_rule(invocation: Invocation, name: str, rules: tuple[Rule, ...]) -> Exception:
     for rule in invocation.settings().automations:
         if rule.profile and rule.name.casefold() == name.casefold():
-            return failed("not_found", f"The automation {name!r} is for the profile {rule.profile}: add --profile.")
+            return command_error(
+                "not_found", f"The automation {name!r} is for the profile {rule.profile}: add --profile."
+            )
     there_are = ", ".join(rule.name for rule in rules) or "none"
-    return failed("not_found", f"There is no automation {name!r}. There are: {there_are}.")
+    return command_error("not_found", f"There is no automation {name!r}. There are: {there_are}.")

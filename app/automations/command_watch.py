@@ -17,7 +17,7 @@ from app.api.network import Network
 from app.automations.bot import Bot, Heartbeat, reload_on_hangup
 from app.automations.metrics import Snapshot, serve, snapshot
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed, require_extra
+from app.cli.exits import Exit, command_error, require_extra
 from app.cli.options import FactCommand, async_command, reading
 from app.engine.times import rfc3339
 from app.start.streams import discard_output, remarking
@@ -111,7 +111,7 @@ async def _metrics(address: tuple[str, int] | None, bots: Sequence[Bot], heartbe
     try:
         server = serve(*address, snapshots)
     except OSError as error:
-        raise failed("usage", f"{address[0]}:{address[1]} cannot be used: {error.strerror}.") from error
+        raise command_error("usage", f"{address[0]}:{address[1]} cannot be used: {error.strerror}.") from error
     try:
         say("metrics", address=f"{address[0]}:{server.server_port}")
         yield

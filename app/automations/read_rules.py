@@ -59,7 +59,7 @@ RESPONSES: Final[Mapping[str, type]] = {
 
 def read_rules(root: Table, settings: Settings) -> tuple[Rule, ...]:
     """The rules, in the order of the file; a mistake, or a name that two rules have, raises `ConfigError`."""
-    return root.named("automations", lambda table: _rule(table, settings))
+    return root.named_tables("automations", lambda table: _rule(table, settings))
 
 
 def _rule(table: Table, settings: Settings) -> Rule:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed, require_extra
+from app.cli.exits import Exit, command_error, require_extra
 from app.cli.options import ScreenCommand
 from app.cli.running import begin_log, run
 
@@ -68,7 +68,7 @@ def show(invocation: Invocation, settings: "Settings", profile: "Profile") -> in
         from app.console import run_console
 
         if invocation.verbose and invocation.log_file is None:
-            raise failed("usage", "--verbose needs --log-file FILE here: the console uses the screen.")
+            raise command_error("usage", "--verbose needs --log-file FILE here: the console uses the screen.")
         begin_log(invocation)
         return run_console(settings, profile)
 
@@ -109,7 +109,7 @@ def demo(invocation: Invocation, /, *, no_console: bool, keep: bool, folder: Pat
         for line in error.log:
             invocation.output.note(line)
         heading = " Its last output is above." if error.log else ""
-        raise failed("demo", f"{error}{heading}", log=list(error.log)) from error
+        raise command_error("demo", f"{error}{heading}", log=list(error.log)) from error
 
 
 ARGUMENTS: Final = click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -133,7 +133,7 @@ def service(invocation: Invocation, /, *, arguments: tuple[str, ...]) -> NoRetur
 
 def _replace_process(invocation: Invocation, arguments: list[str]) -> NoReturn:
     if invocation.read_only:
-        raise failed("read_only", "--read-only cannot be used here: a service and its administration write.")
+        raise command_error("read_only", "--read-only cannot be used here: a service and its administration write.")
     require_extra("service")  # Checked here, because the service cannot start without it, and so cannot report it.
     if invocation.data_dir is not None:
         # The option may stand before or after the command's name; the one after it wins.

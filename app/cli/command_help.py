@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 
 from app.cli.completion import VARIABLE
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import Exit, command_error
 from app.cli.options import ScreenCommand
 from app.engine.atomic_file import replacing
 
@@ -24,7 +24,7 @@ def completion(context: click.Context, /, *, shell: str | None, install: bool) -
     name = shell or Path(os.environ.get("SHELL", "")).name
     kind = get_completion_class(name)
     if kind is None:
-        raise failed("usage", "Name the shell: runwarden completion bash, zsh or fish.")
+        raise command_error("usage", "Name the shell: runwarden completion bash, zsh or fish.")
     invocation = context.ensure_object(Invocation)
     script = kind(context.find_root().command, {}, "runwarden", VARIABLE).source()
     if not install:
@@ -55,7 +55,7 @@ def completion(context: click.Context, /, *, shell: str | None, install: bool) -
                     out.write(f"\n{line}\n")
                 say(f"Added one line to {rc}: {line}")
     except OSError as error:
-        raise failed("usage", f"{error.filename or name} cannot be written: {error.strerror}.") from error
+        raise command_error("usage", f"{error.filename or name} cannot be written: {error.strerror}.") from error
     return Exit.DONE
 
 

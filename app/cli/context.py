@@ -82,7 +82,7 @@ class Invocation:
     @contextmanager
     def exporting(self, out: "Path | None", key: str, columns: "Sequence[Column[T]]") -> "Iterator[Rows[T]]":
         """Print many items as they come on stdout (None, or `-`), or into a file (0600), whole or not at all."""
-        from app.cli.exits import failed
+        from app.cli.exits import command_error
         from app.cli.output import Rows
         from app.engine.atomic_file import replacing
 
@@ -96,7 +96,7 @@ class Invocation:
                 yield rows
         except (OSError, NotPrintedError) as error:
             reason = error.reason if isinstance(error, NotPrintedError) else error.strerror
-            raise failed("usage", f"{out} cannot be written: {reason}.") from error
+            raise command_error("usage", f"{out} cannot be written: {reason}.") from error
         self.output.note(f"{rows.count} {key} written to {out}")
 
     def warn(self, message: str) -> None:

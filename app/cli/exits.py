@@ -68,7 +68,7 @@ class CommandFailedError(RunwardenError):
         return {"kind": self.kind, "message": self.message, **self.detail}
 
 
-def failed(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError:
+def command_error(kind: str, message: str, **detail: ErrorDetail) -> CommandFailedError:
     return CommandFailedError(kind, message, EXIT_BY_KIND[kind], detail)
 
 
@@ -83,7 +83,7 @@ def require_extra(extra: str) -> None:
     if missing:
         fix = how_to_add(",".join([*installed_extras(), extra]))
         reason = f"The {extra} extra is not installed ({', '.join(missing)} missing). Install it {fix}."
-        raise failed("missing_extra", reason, missing=list(missing))
+        raise command_error("missing_extra", reason, missing=list(missing))
 
 
 WRONG_ADDRESS: Final = "Check the base address: it ends with the version, as in https://api.example.com/v1."

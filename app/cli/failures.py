@@ -11,7 +11,7 @@ import click
 from app.api.errors import ApiError
 from app.cli import Format
 from app.cli.context import Invocation, StoppedError
-from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, failed, of_api_error
+from app.cli.exits import EXIT_BY_KIND, CommandFailedError, ErrorDetail, Exit, command_error, of_api_error
 from app.profiles import ConfigError
 from app.profiles.token import TokenError
 from app.start.streams import remarking
@@ -66,7 +66,7 @@ def failure_of(error: BaseException) -> CommandFailedError | None:
         case CommandFailedError():
             return error
         case click.Abort() | KeyboardInterrupt() | StoppedError():
-            return failed("interrupted", "Interrupted.")
+            return command_error("interrupted", "Interrupted.")
         case click.ClickException():
             detail: dict[str, ErrorDetail] = {}
             hint = ""
@@ -74,7 +74,7 @@ def failure_of(error: BaseException) -> CommandFailedError | None:
                 detail["command"] = error.ctx.command_path
                 hint = f" See: {error.ctx.command_path} --help"
             message = error.format_message().rstrip(".")
-            return failed("usage", message + ("" if message.endswith("?") else ".") + hint, **detail)
+            return command_error("usage", message + ("" if message.endswith("?") else ".") + hint, **detail)
         case ApiError():
             return of_api_error(error)
         case RunwardenError():

@@ -352,7 +352,7 @@ class RowProgress(Bar):
         """The outcome that needs no mention."""
         self._outcomes: Counter[str] = Counter()
 
-    def done(self, outcome: str, name: str) -> None:
+    def count_row(self, outcome: str, name: str) -> None:
         self._outcomes[outcome] += 1
         count = self._outcomes.total()
         if self._stream is None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from app.cli.context import Invocation, StoppedError
-from app.cli.exits import STOPPING, failed
+from app.cli.exits import STOPPING, command_error
 from app.engine.text import safe_text
 from app.engine.times import rfc3339
 
@@ -44,7 +44,7 @@ def begin_log(invocation: Invocation) -> None:
             file.touch(mode=0o600)
             handler = logging.FileHandler(file, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
-            raise failed("usage", f"{file} cannot be written: {error.strerror}.") from error
+            raise command_error("usage", f"{file} cannot be written: {error.strerror}.") from error
     handler.setFormatter(_Line("%(message)s"))
     for name in OURS:
         logger = logging.getLogger(name)

@@ -362,7 +362,7 @@ class Batches:
         self._batches: dict[str, RunBatch] = {}
         self._reading = CoalescedTask(self._read, app.run_worker)
 
-    def put(self, batch: "RunBatch") -> None:
+    def keep(self, batch: "RunBatch") -> None:
         """Add a batch, or replace it with its next stage."""
         if batch.sent or batch.is_sending:
             self._batches[batch.batch_id] = batch

@@ -84,7 +84,7 @@ class BaseApp(App[ResultT]):
             return "enter"
         return super().get_key_display(binding)
 
-    def failed(self, error: RunwardenError) -> None:
+    def report_error(self, error: RunwardenError) -> None:
         """Report a failure.
 
         Raises:
@@ -92,7 +92,7 @@ class BaseApp(App[ResultT]):
         """
         if self.session is None:
             raise error
-        self.session.failed(error)
+        self.session.report_error(error)
 
     async def on_event(self, event: events.Event) -> None:
         if self.session is not None and isinstance(event, events.Key | events.MouseDown):
@@ -100,13 +100,13 @@ class BaseApp(App[ResultT]):
         try:
             await super().on_event(event)
         except RunwardenError as error:
-            self.failed(error)
+            self.report_error(error)
 
     async def run_action(self, *arguments: Any, **options: Any) -> bool:
         try:
             return await super().run_action(*arguments, **options)
         except RunwardenError as error:
-            self.failed(error)
+            self.report_error(error)
             return True
 
     def pop_screen(self) -> AwaitComplete:
@@ -129,7 +129,7 @@ class BaseApp(App[ResultT]):
     def _handle_exception(self, error: Exception) -> None:
         cause = error.error if isinstance(error, WorkerFailed) else error
         if self.session is not None and isinstance(cause, RunwardenError):
-            self.session.failed(cause)
+            self.session.report_error(cause)
         # At the end, a screen that is being removed may fail on missing widgets; that does not concern the user.
         elif self.is_running and not self._exit:
             super()._handle_exception(error)
@@ -155,4 +155,4 @@ async def guarded_event(screen: Screen[Any], event: events.Event) -> None:
     except RunwardenError as error:
         if not isinstance(screen.app, BaseApp):
             raise
-        screen.app.failed(error)
+        screen.app.report_error(error)

@@ -235,10 +235,10 @@ class Session:
         try:
             return await work(*arguments, **options)
         except RunwardenError as error:
-            self.failed(error)
+            self.report_error(error)
             return None
 
-    def failed(self, error: RunwardenError) -> None:
+    def report_error(self, error: RunwardenError) -> None:
         """Report a failure: of a database in every screen's banner, any other in a toast."""
         if isinstance(error, StorageError):
             self.vitals.storage_failed(str(error))

@@ -101,14 +101,14 @@ class PickerScreen(Sheet[T | None]):
         """Run the work as a worker of the app: leaving the sheet does not stop it half-way."""
         self.app.run_worker(cast("Any", work), name, group)
 
-    def done(self, result: T) -> None:
+    def finish(self, result: T) -> None:
         """Close with the result of the work; if the sheet was left before, show it in a toast."""
         if self.is_current:
             self.dismiss(result)
         else:
             self.app.notify(safe_text(str(result)), markup=False)
 
-    def failed(self, reason: str) -> None:
+    def report_failure(self, reason: str) -> None:
         """Report why the work failed: in the note or, once the sheet is closed, in a toast."""
         if self.is_current:
             self.query_one(SheetNote).say(reason, "bad")
@@ -283,9 +283,9 @@ class ConfirmSheet(PickerScreen[str]):
                 result = await do()
             except (OSError, RunwardenError) as error:
                 self._refused = (typed, error.anyway) if isinstance(error, NotSureError) else None
-                self.failed(str(error))
+                self.report_failure(str(error))
             else:
-                self.done(result)
+                self.finish(result)
             finally:
                 self._is_busy = False
 

@@ -8,7 +8,7 @@ import click
 
 from app.actions.command_many import retry_options, retry_runs
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import Exit, command_error
 from app.cli.options import CommandGroup, async_command, reading
 from app.cli.output import Column, facts
 from app.engine.engine import Engine
@@ -92,7 +92,7 @@ async def retry(invocation: Invocation, /, *, keys: tuple[str, ...], **options: 
         items = _find_items(await Inbox.of(engine).items(), keys)
         if run_ids := [run_id for item in items if item.kind in RETRIED for run_id in item.run_ids]:
             return run_ids
-        raise failed("not_found", "Nothing was sent: these items have no failed runs.")
+        raise command_error("not_found", "Nothing was sent: these items have no failed runs.")
 
     return await retry_runs(invocation, read_ids, **options)
 
@@ -149,5 +149,5 @@ def _find_items(items: Sequence[InboxItem], keys: Sequence[str]) -> list[InboxIt
     by_key = {item.key: item for item in items}
     chosen = list(by_key) if list(keys) == [ALL] else list(dict.fromkeys(keys))
     if missing := [key for key in chosen if key not in by_key]:
-        raise failed("not_found", f"There is no item {missing[0]!r}. See: runwarden inbox list")
+        raise command_error("not_found", f"There is no item {missing[0]!r}. See: runwarden inbox list")
     return [by_key[key] for key in chosen]

@@ -22,7 +22,7 @@ from app.api.requests import CancelRun, ContinueRun, StartAgent, StartRun, Write
 from app.automations.acting import PROPOSALS, propose
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import EXIT_BY_KIND, STOPPING, Exit, failed, require_extra
+from app.cli.exits import EXIT_BY_KIND, STOPPING, Exit, command_error, require_extra
 from app.cli.failures import report
 from app.cli.main import root
 from app.cli.options import ScreenCommand
@@ -232,7 +232,7 @@ class Tools:
                         kind = {"blocked": "blocked", "sent_before": "already_asked"}.get(result.outcome, "wrong_state")
                         action_id = result.action.action_id if result.action else None
                         reason = result.reason or f"This failure was retried before, as {action_id}."
-                        raise failed(kind, f"{reason} Nothing was proposed.", action_id=action_id)
+                        raise command_error(kind, f"{reason} Nothing was proposed.", action_id=action_id)
                     request, key = plan.request, plan.key
                 await send_once(engine.actions.rehearse(request, key=key or None), request, key)
                 decision, is_new = await propose(engine, request, run, key)
@@ -265,7 +265,9 @@ def mcp(invocation: Invocation, /) -> int:
     """
     require_extra("mcp")
     if invocation.token is not None:
-        raise failed("usage", "--token-stdin cannot be used: stdin carries the protocol. Use a file or a variable.")
+        raise command_error(
+            "usage", "--token-stdin cannot be used: stdin carries the protocol. Use a file or a variable."
+        )
     profile = invocation.profile(invocation.settings())
     with suppress(TokenError):  # Cached data needs no token, and calls that do need one report the problem.
         # A token can be read from a variable only once.
@@ -346,7 +348,7 @@ async def _serve(methods: Tools) -> int:
         except ValidationError as error:
             document = {}
             wrong = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors())
-        document = document or {"error": failed("usage", f"{call.name}: {wrong}").as_json()}
+        document = document or {"error": command_error("usage", f"{call.name}: {wrong}").as_json()}
         is_error = "error" in document
         return types.CallToolResult(
             content=[types.TextContent(text=json_escaped(json.dumps(document, ensure_ascii=False)))],

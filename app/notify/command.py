@@ -7,7 +7,7 @@ import click
 
 from app.api.network import Network
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import Exit, command_error
 from app.cli.options import COUNT, CommandGroup, async_command
 from app.cli.output import Column, facts
 from app.engine.text import plural
@@ -31,13 +31,13 @@ async def test(invocation: Invocation, /, *, route: str) -> int:
     settings = invocation.settings()
     names = [DEFAULT_ROUTE, *(entry.name for entry in settings.notify.routes)]
     if route not in names:
-        raise failed("not_found", f"There is no route {route!r}. There are: {', '.join(names)}.")
+        raise command_error("not_found", f"There is no route {route!r}. There are: {', '.join(names)}.")
     now = datetime.now(UTC)
     text = "Sent by `runwarden notify test`"
     message = Message(route, "test:rule", "new", "warning", "Runwarden: this is a test", text, ())
     profile = invocation.profile(settings)
     if trouble := await send(settings.notify, Delivery(0, message, now), profile.name, Network.of(profile)):
-        raise failed("not_delivered", trouble, route=route)
+        raise command_error("not_delivered", trouble, route=route)
     invocation.output.record({"route": route, "delivered": True}, [("delivered", route)])
     return Exit.DONE
 
@@ -79,7 +79,7 @@ async def ack(invocation: Invocation, /, *, numbers: tuple[int, ...]) -> int:
     async with invocation.state() as state:
         deliveries = {number: await state.delivery(number) for number in numbers}
         if missing := [number for number, delivery in deliveries.items() if delivery is None]:
-            raise failed("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
+            raise command_error("not_found", f"There is no message {missing[0]}. See: runwarden notify log")
         groups = [group for row in deliveries.values() if row is not None for group in row.message.groups]
         now = state.clock()
         await state.mark(dict.fromkeys(groups, Mark(done_until=now)), now)

@@ -22,7 +22,7 @@ from app.actions.command_writes import (
 from app.api.errors import ApiError, NotOfferedError
 from app.api.requests import CreateOrganization, OnboardProject, ResendInvitation
 from app.cli.context import Invocation
-from app.cli.exits import ErrorDetail, Exit, failed, of_api_error
+from app.cli.exits import ErrorDetail, Exit, command_error, of_api_error
 from app.cli.options import CommandGroup, async_command
 from app.cli.output import Column, facts
 from app.cli.running import run
@@ -73,13 +73,13 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
     try:
         rows = parse_rows(sys.stdin.buffer.read(MAX_FILE_BYTES + 1), origin) if is_stdin else read_rows(file)
     except ImportFileError as error:
-        raise failed("usage", str(error)) from error
+        raise command_error("usage", str(error)) from error
     if faults := [(row.line, problem) for row in rows for problem in row.problems]:
         lines = " ".join(f"Line {line}: {problem.message}" for line, problem in faults[:MAX_PROBLEMS])
         details: list[ErrorDetail] = [
             {"line": n, "field": reason.field, "message": reason.message} for n, reason in faults
         ]
-        raise failed("invalid", f"{origin}: nothing was sent. {lines}", problems=details)
+        raise command_error("invalid", f"{origin}: nothing was sent. {lines}", problems=details)
 
     def document(row: ImportRow, base_url: str) -> dict[str, object]:
         attempt = organization_document(row.result.action) if row.result.action else {}
@@ -140,9 +140,9 @@ async def resend(invocation: Invocation, /, *, which: str, **write: Any) -> int:
         matching = [row for row in reported if name in {row.invitation_id.casefold(), row.organization_id.casefold()}]
         matches = matching or [row for row in reported if row.email.casefold() == name]
         if not matches:
-            raise failed("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
+            raise command_error("not_found", f"The service knows no invitation of {which}. See: runwarden orgs list")
         if len(ids := dict.fromkeys(invitation.organization_id for invitation in matches)) > 1:
-            raise failed("usage", f"{which} was invited to several organizations. Name one: {', '.join(ids)}.")
+            raise command_error("usage", f"{which} was invited to several organizations. Name one: {', '.join(ids)}.")
         report = await perform(invocation, engine, ResendInvitation(matches[0].invitation_id), options)
     return report()
 

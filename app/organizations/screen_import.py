@@ -324,10 +324,10 @@ class LineSheet(PickerScreen[tuple[ImportRow, ...]]):
         try:
             rows = change_row(self._rows, self._row.line, self.query_one(LineInput).value)
         except ImportFileError as error:
-            self.failed(str(error))
+            self.report_failure(str(error))
             return
         if problems := [problem for row in rows if row.line == self._row.line for problem in row.problems]:
-            self.failed(" ".join(problem.message for problem in problems))
+            self.report_failure(" ".join(problem.message for problem in problems))
         else:
             self.dismiss(rows)
 

@@ -12,7 +12,7 @@ import click
 from app.api.errors import ForbiddenError, NotAuthorizedError, NotFoundError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import WRONG_ADDRESS, CommandFailedError, ErrorDetail, Exit, failed, of_api_error
+from app.cli.exits import WRONG_ADDRESS, CommandFailedError, ErrorDetail, Exit, command_error, of_api_error
 from app.cli.options import CommandGroup, FactCommand, ScreenCommand, async_command
 from app.cli.output import Column, Document, Output, facts
 from app.engine.atomic_file import replacing
@@ -81,7 +81,7 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
     VALUE is TOML (3, true, ["a"]); anything else is taken as text.
     """
     if (value is None) != unset:
-        raise failed("usage", "Give a VALUE, or --unset to remove the key.")
+        raise command_error("usage", "Give a VALUE, or --unset to remove the key.")
     import tomlkit
 
     file = config_path(invocation.config_file, os.environ)
@@ -94,7 +94,7 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
                 parent[name] = tomlkit.table()
             parent = parent.get(name, {})
             if not hasattr(parent, "keys"):
-                raise failed("usage", f"{name} in {key} is not a table: only keys of tables can be set.")
+                raise command_error("usage", f"{name} in {key} is not a table: only keys of tables can be set.")
         if value is None:
             parent.pop(last, None)
         else:
@@ -104,7 +104,7 @@ def set_value(invocation: Invocation, /, *, key: str, value: str | None, unset: 
                 parent[last] = tomlkit.string(value)
         save(file, before, tomlkit.dumps(document))
     except tomlkit.exceptions.TOMLKitError as error:
-        raise failed("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
+        raise command_error("config", f"{file}: this is not TOML: {error}", file=str(file)) from error
     text = "unset" if value is None else value
     invocation.output.record({"file": str(file), "key": key, "value": value}, [("file", str(file)), (key, text)])
     return Exit.DONE
@@ -116,7 +116,7 @@ def _save_rejected(file: Path, text: str, reason: str = "It is not valid.") -> C
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with replacing(beside) as written:
         written.write(text)
-    return failed("config", f"{file} was not changed. {reason} Your text is in {beside}.", file=str(file))
+    return command_error("config", f"{file} was not changed. {reason} Your text is in {beside}.", file=str(file))
 
 
 @config.command("path")
@@ -204,7 +204,7 @@ def _check_failed(output: Output, errors: list[ConfigError]) -> CommandFailedErr
         sentences = sentences[-1:]
     first = errors[0]
     message = " ".join(sentences)
-    return failed("config", message, file=str(first.file), line=first.line, key=first.key, problems=problems)
+    return command_error("config", message, file=str(first.file), line=first.line, key=first.key, problems=problems)
 
 
 async def _statuses(settings: Settings) -> frozenset[str]:
@@ -313,7 +313,7 @@ def init(invocation: Invocation, *, force: bool) -> int:
         with os.fdopen(os.open(path, flags, 0o600), "w", encoding="utf-8") as file:
             file.write(example_text())
     except FileExistsError as error:
-        raise failed(
+        raise command_error(
             "config", f"{path} exists already. Edit it, or replace it with --force.", file=str(path)
         ) from error
     except OSError as error:
@@ -410,7 +410,7 @@ def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> in
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise failed("usage", f"{folder} is not empty. Name a new folder for each backup.")
+            raise command_error("usage", f"{folder} is not empty. Name a new folder for each backup.")
         for profile in settings.profiles if all_profiles else (invocation.profile(settings),):
             source = data_folder(settings, profile)
             for file in (LEDGER_FILE, STATE_FILE):
@@ -420,8 +420,8 @@ def backup(invocation: Invocation, /, *, folder: Path, all_profiles: bool) -> in
                     copy_database(source / file, target)
                     copied.append(str(target))
     except OSError as error:
-        raise failed("usage", f"{folder} cannot be written: {error.strerror or error}.") from error
+        raise command_error("usage", f"{folder} cannot be written: {error.strerror or error}.") from error
     if not copied:
-        raise failed("not_found", "Nothing to copy yet: there is no ledger and no state.")
+        raise command_error("not_found", "Nothing to copy yet: there is no ledger and no state.")
     invocation.output.record({"folder": str(folder), "files": copied}, [("copied", path) for path in copied])
     return Exit.DONE

@@ -278,7 +278,7 @@ class AllProfilesScreen(RunActions):
         marks = len(self.table.marks)
         self.table.words = tuple(query.filter.search.casefold().split())
         if self._query.cursor is None:
-            self.bar.line.put(self._query.line, 0)
+            self.bar.line.set_line(self._query.line, 0)
         marked = [safe_text(f"■ {marks:,} marked")] if marks else []
         texts = problem_texts(query.problems[0]) if query.problems else marked
         self.bar.remark = tuple(texts), "bad" if query.problems else "busy"

@@ -110,7 +110,7 @@ class Table(Struct, frozen=True):
                 self.fail(key, f"this must be {expected}.", "See `runwarden config init` for an example.")
             yield Table(self.file, self.text, values, (*self.path, key, index))
 
-    def named(self, key: str, read: "Callable[[Table], T]") -> tuple[T, ...]:
+    def named_tables(self, key: str, read: "Callable[[Table], T]") -> tuple[T, ...]:
         """An array of tables within, no two of which have the same name."""
         by_name: dict[str, T] = {}
         for table in self.tables(key):

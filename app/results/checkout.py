@@ -105,7 +105,7 @@ async def apply(change: Change, folder: Path, git: Git | None = None) -> Applied
     if dirty := [as_name(line[3:]) for line in (await git.work(top, "status", *options)).split(b"\0") if line]:
         raise GitError(f"{safe_text(str(top))} has uncommitted changes ({_names(dirty)}). Commit or stash them first.")
     # If files are in the way, git would report only that the patch does not apply.
-    changed = [file.changed() for file in patch.files]
+    changed = [file.changed_file() for file in patch.files]
     deleted = {entry.path for entry in changed if entry.kind == "deleted"}
     deleted |= {entry.old_path for entry in changed if entry.kind == "renamed" and entry.old_path}
     new = {entry.path for entry in changed if entry.kind in {"added", "renamed", "copied"}} - deleted
@@ -146,13 +146,13 @@ def check(change: Change, patch: Patch) -> tuple[str, ...]:
     links = {
         file.path: as_name(new_side(patch, file))
         for file in patch.files
-        if file.changed().new_mode == LINK_MODE and file.hunks
+        if file.changed_file().new_mode == LINK_MODE and file.hunks
     }
     if bad := [path for path, target in links.items() if not _leads_inside(path, target)]:
         raise GitError(f"The change makes {_names(bad)} a link out of the checkout. Nothing was applied.")
     remarks = []
     for file in patch.files:
-        changed = file.changed()
+        changed = file.changed_file()
         name = safe_text(file.path)
         if reason := _RISKS.get(PurePosixPath(file.path).name.casefold()):
             remarks.append(f"{name}: {reason}.")

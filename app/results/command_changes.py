@@ -8,7 +8,7 @@ import click
 
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import Exit, failed
+from app.cli.exits import Exit, command_error
 from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Column, Document, Output, facts
 from app.engine.text import plural, safe_text
@@ -231,9 +231,9 @@ async def apply(invocation: Invocation, *, run_id: str, turn: int | None, folder
             invocation.output.note(remark)
         done = await apply_change(change, folder)
     except AnotherRepositoryError as error:
-        raise failed("wrong_state", f"{error} Name its checkout with -C, or apply it anyway: --force") from error
+        raise command_error("wrong_state", f"{error} Name its checkout with -C, or apply it anyway: --force") from error
     except GitError as error:
-        raise failed("wrong_state", str(error)) from error
+        raise command_error("wrong_state", str(error)) from error
     document = {"folder": str(done.folder), "files": done.files, "remarks": [*done.remarks], **facts_of(change)}
     invocation.output.record(document, [("applied to", str(done.folder)), ("files", str(done.files))])
     for remark in done.remarks:
@@ -255,7 +255,7 @@ async def checkout(invocation: Invocation, *, run_id: str, folder: Path) -> int:
         try:
             done = await check_out(history, detail.run.branch_name, folder)
         except GitError as error:
-            raise failed("wrong_state", str(error)) from error
+            raise command_error("wrong_state", str(error)) from error
     output = invocation.output
     shares = None if done.shares is None else str(done.shares)
     document: Document = {"folder": str(done.folder), "commit": done.commit, "shares_objects_with": shares}
@@ -288,7 +288,9 @@ async def artifacts(
         if is_saving := folder is not None or bool(names):
             newest = {artifact.name: (number, artifact) for number, artifact in reversed(pairs)}
             if unknown := set(names) - set(newest):
-                raise failed("not_found", f"No artifact is {min(unknown)!r}. See: runwarden runs artifacts {run_id}")
+                raise command_error(
+                    "not_found", f"No artifact is {min(unknown)!r}. See: runwarden runs artifacts {run_id}"
+                )
             pairs = [newest[name] for name in dict.fromkeys(names or newest)]
         documents: list[Document] = []
         for number, artifact in pairs:
@@ -298,7 +300,7 @@ async def artifacts(
                 try:
                     saved = str(save(folder or Path(), artifact.name, content))
                 except GitError as error:
-                    raise failed("wrong_state", str(error)) from error
+                    raise command_error("wrong_state", str(error)) from error
             documents.append({"turn": number, "name": artifact.name, "bytes": artifact.bytes, "saved_as": saved})
     invocation.output.listing("artifacts", documents, ARTIFACTS, empty="No artifacts.")
     return Exit.DONE

@@ -17,7 +17,7 @@ from app.api.errors import ApiError
 from app.api.network import Network
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.exits import CommandFailedError, Exit, command_error, of_api_error
 from app.cli.options import RUN_ID, FactCommand, async_command
 from app.cli.output import Document, Output, facts
 from app.engine.text import plural, safe_block, safe_log_line, safe_text
@@ -68,14 +68,14 @@ async def open_results(invocation: Invocation, run_id: str) -> "AsyncIterator[tu
             invocation.output.note(f"{error.message} The run is shown as last seen.")
         detail = await engine.cache.detail(run.run_id)
         if detail is None:
-            raise failed("not_found", f"The run {run_id} is not in the cache.", run_id=run_id)
+            raise command_error("not_found", f"The run {run_id} is not in the cache.", run_id=run_id)
         yield engine, Results(engine.settings, engine.extension, Network.of(engine.profile)), detail
 
 
 def require(answer: T | Unavailable) -> T:
     """The answer itself; one that is missing ends the command with its reason."""
     if isinstance(answer, Unavailable):
-        raise failed("not_found", answer.reason)
+        raise command_error("not_found", answer.reason)
     return answer
 
 
@@ -204,7 +204,9 @@ async def view(invocation: Invocation, *, run_id: str, turn: int | None) -> int:
     run_turns = require(answer)
     turns = [entry for entry in run_turns.turns if turn in {None, entry.number}]
     if turn is not None and not turns:
-        raise failed("not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}.")
+        raise command_error(
+            "not_found", f"The run {detail.run.run_id} has no turn {turn}; it has {len(run_turns.turns)}."
+        )
     if output.format is Format.TABLE:
         about.print_to(output, run_turns, turn)
         output.note(run_turns.note)
@@ -274,14 +276,16 @@ async def open_(invocation: Invocation, *, run_id: str, pull: bool) -> int:
         address = next((posting.url for posting in pulls if posting.url), None)
         if address is None:
             owed = f": {pulls[0]}" if pulls else ""
-            raise failed("not_found", f"The service opened no pull request for the run {detail.run.run_id}{owed}.")
+            raise command_error(
+                "not_found", f"The service opened no pull request for the run {detail.run.run_id}{owed}."
+            )
     else:
         async with invocation.engine(needs_token=False) as engine:
             run = await RunLookup(engine).find(run_id)
             template = engine.settings.console.run_url
             address = run_address(template, run) if template else await engine.extension.page(run.run_id)
         if address is None:
-            raise failed("config", NO_PAGE)
+            raise command_error("config", NO_PAGE)
     import webbrowser  # Searches for every installed browser, so it is imported only when needed.
 
     is_open = webbrowser.open(address)

@@ -50,7 +50,7 @@ class FilePatch:
         names = (self.names.get(key) for key in ("rename to", "copy to", "+++", "---", "new"))
         return next((name for name in names if name is not None), "")
 
-    def changed(self) -> ChangedFile:
+    def changed_file(self) -> ChangedFile:
         """The patch's facts of the file so far."""
         facts = self.facts
         kind = self.kind
@@ -125,7 +125,7 @@ class Patch:
     def changed_files(self) -> tuple[ChangedFile, ...]:
         """All files of the patch; reads all of it."""
         self.read()
-        return tuple(file.changed() for file in self.files)
+        return tuple(file.changed_file() for file in self.files)
 
     def _read(self) -> Iterator[bool]:
         while self._at < len(self.data):

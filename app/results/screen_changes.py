@@ -192,7 +192,7 @@ class ChangesPart(SearchedPart):
         else:
             self._settle()
 
-    def left(self) -> None:
+    def stop_reading(self) -> None:
         """If a file outside the change was shown, show the change next time."""
         if self._is_beside:
             self._clear()
@@ -296,7 +296,7 @@ class ChangesPart(SearchedPart):
     async def action_open_file(self, in_pager: bool) -> None:
         if self.body.file is None:
             return
-        file = self.body.changed(self.body.file)
+        file = self.body.changed_file(self.body.file)
         detail = self.subject.detail
         blob = file.new_blob or file.old_blob
         if detail is None or blob is None:
@@ -384,7 +384,7 @@ class ChangesPart(SearchedPart):
         # Another change may be shown by now.
         if self._change is None or message.file != self.body.file:
             return
-        path = self.body.changed(message.file).path
+        path = self.body.changed_file(message.file).path
         paths = [file.path for file in self._change.files]
         if path in paths:
             self._files.seek(str(paths.index(path)))
@@ -408,7 +408,7 @@ class ChangesPart(SearchedPart):
         async with self._lexing:
             # Another change may be shown by now, with fewer files.
             is_gone = version != self._shown or file >= self.body.count
-            if detail is None or is_gone or (facts := self.body.changed(file)).is_binary:
+            if detail is None or is_gone or (facts := self.body.changed_file(file)).is_binary:
                 return
             sides: list[Colours] = []
             for blob, path in ((facts.old_blob, facts.old_path or facts.path), (facts.new_blob, facts.path)):

@@ -71,7 +71,7 @@ class LogPart(SearchedPart):
     def _drop(self) -> None:
         self._spool.clear()
         self._steps = StepLines("Press i for the raw log", colour=True)
-        self.body.changed()
+        self.body.show_added()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "error":
@@ -87,7 +87,7 @@ class LogPart(SearchedPart):
             self._start_over()
             self.start(self._follow, exclusive=True, group="log")
 
-    def left(self) -> None:
+    def stop_reading(self) -> None:
         self.screen.workers.cancel_group(self.screen, "log")
 
     def tick(self, now: datetime) -> None:
@@ -174,7 +174,7 @@ class LogPart(SearchedPart):
             self.body.label = LABEL + 1
             self._offers_steps = True
             lines = "".join(f"{line}\n" for step in chunk.steps for line in self._steps.of(step)).encode()
-        before = spool.put(chunk, lines)
+        before = spool.add_chunk(chunk, lines)
         if had_none:
             self.refresh_bindings()
         if not chunk.size:
@@ -182,7 +182,7 @@ class LogPart(SearchedPart):
             self.body.notice = unavailable(
                 "The log is empty." if chunk.ended else "The log is empty so far.", follows_on
             )
-        self.body.changed(before=before, follow=follows and not before)
+        self.body.show_added(before=before, follow=follows and not before)
         self.tick(self.session.clock())
         return before
 

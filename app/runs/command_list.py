@@ -14,7 +14,7 @@ from msgspec.structs import asdict
 from app.api.errors import ApiError, NotFoundError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import WRONG_ADDRESS, CommandFailedError, Exit, failed, of_api_error
+from app.cli.exits import WRONG_ADDRESS, CommandFailedError, Exit, command_error, of_api_error
 from app.cli.options import COUNT, OUT_OPTION, FactCommand, async_command, completion_of, options_of, reading
 from app.cli.output import Bar, Rows
 from app.engine.text import closest, plural
@@ -108,23 +108,23 @@ def run_filter(
 
         query = parse(search, now)
         if query.problems:
-            raise failed("usage", f"--search, {query.problems[0]}", problems=[*map(asdict, query.problems)])
+            raise command_error("usage", f"--search, {query.problems[0]}", problems=[*map(asdict, query.problems)])
         condition = combine_filters(condition, query.filter)
     if condition.since and condition.until and condition.since > condition.until:
-        raise failed("usage", "The time range ends before it begins.")
+        raise command_error("usage", "The time range ends before it begins.")
     if contradicted := set(condition.statuses) & set(condition.not_statuses):
         problem = f"The status {min(contradicted)} is both asked for and excluded: keep one of the two."
-        raise failed("usage", problem)
+        raise command_error("usage", problem)
     if active and condition.statuses and set(condition.statuses) <= FINAL_STATUSES:
         problem = f"--active excludes the status {condition.statuses[0]}, which ends a run: keep one of the two."
-        raise failed("usage", problem)
+        raise command_error("usage", problem)
     return condition
 
 
 def _unknown(status: str, known: Collection[str]) -> CommandFailedError:
     from app.runs.query import unknown_status
 
-    return failed("usage", " ".join(unknown_status(status, known)))
+    return command_error("usage", " ".join(unknown_status(status, known)))
 
 
 DEFAULT_LIMIT: Final = 50
@@ -141,7 +141,7 @@ async def list_runs(
 ) -> int:
     """List runs from the service, newest first, and cache them."""
     if everything and limit is not None:
-        raise failed("usage", "--limit and --all contradict each other: use one of them.")
+        raise command_error("usage", "--limit and --all contradict each other: use one of them.")
     limit_or_all = None if everything else limit or DEFAULT_LIMIT
     async with _open_list(invocation, filters, limit_or_all, is_cached=cached) as listing:
         with invocation.exporting(None, "runs", COLUMNS) as rows:
@@ -211,7 +211,7 @@ class _RunList:
             "finding:": condition.findings or condition.not_findings,
         }
         if not self.is_cached and (term := next((term for term, is_set in only_cached.items() if is_set), "")):
-            raise failed("usage", f"{term} is only known to the cache: add --cached.")
+            raise command_error("usage", f"{term} is only known to the cache: add --cached.")
         statuses = KNOWN_STATUSES | set(await cache.known_statuses())
         for status in condition.not_statuses:
             if status not in statuses and closest(status, statuses):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from app.cli.exits import failed
+from app.cli.exits import command_error
 from app.cli.output import Column, progress_bar
 from app.engine.text import safe_text
 from app.engine.times import exact_ago, rfc3339, span
@@ -40,7 +40,7 @@ class RunLookup(Struct, frozen=True):
         """The cached run."""
         if (run := await self._find_held(text)) is None:
             message = f"No run {text} in the cache. Leave out --cached to ask the service."
-            raise failed("not_found", message, run_id=text)
+            raise command_error("not_found", message, run_id=text)
         return run
 
     async def find_current(self, text: str) -> Run:
@@ -64,7 +64,9 @@ class RunLookup(Struct, frozen=True):
 
     async def _find_held(self, text: str) -> Run | None:
         if not text.strip():
-            raise failed("usage", "Name a run by its id or the beginning or the end of it. See: runwarden runs list")
+            raise command_error(
+                "usage", "Name a run by its id or the beginning or the end of it. See: runwarden runs list"
+            )
         if (detail := await self.engine.cache.detail(text)) is not None:
             return detail.run
         if len(text) < SHORTEST_PART:
@@ -78,7 +80,7 @@ class RunLookup(Struct, frozen=True):
             candidates = matching[:10]
             names = ", ".join(candidates) + (", …" if len(matching) > len(candidates) else "")
             message = f"{text} matches {len(matching)} runs, write more of the id: {names}"
-            raise failed("ambiguous", message, candidates=[*candidates])
+            raise command_error("ambiguous", message, candidates=[*candidates])
         return await self._find_held(matching[0]) if matching else None
 
     async def _from_service(self, text: str) -> Run:
@@ -92,7 +94,7 @@ class RunLookup(Struct, frozen=True):
             return run
         whole = (await self.engine.cache.coverage()).whole
         message = f"The service has no run {text}." if whole else f"No run {text} was found at the service."
-        raise failed("not_found", f"{message} See: runwarden runs list", run_id=text)
+        raise command_error("not_found", f"{message} See: runwarden runs list", run_id=text)
 
 
 class RunDocument(Struct, frozen=True):

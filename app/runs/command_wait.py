@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from app.api.errors import ApiError, ForbiddenError, NotAuthorizedError, RateLimitedError
 from app.cli import Format
 from app.cli.context import Invocation
-from app.cli.exits import CommandFailedError, Exit, failed, of_api_error
+from app.cli.exits import CommandFailedError, Exit, command_error, of_api_error
 from app.cli.options import RUN_IDS, FactCommand, async_command, options_of, reading
 from app.cli.output import Column, Document, facts, progress_bar
 from app.engine.events import Event, LinkChanged
@@ -88,7 +88,7 @@ async def events(invocation: Invocation, *, since: str, follow: bool) -> int:
                     if (page := await engine.cache.events(since, 500, holds_failures=holds)) is None:
                         reason = f"The cursor {since} is too old, or of another profile or a cache that was replaced."
                         fix = "Leave out --since to print what is kept, and compare with: runwarden runs list"
-                        raise failed("not_found", f"{reason} {fix}", cursor=since)
+                        raise command_error("not_found", f"{reason} {fix}", cursor=since)
                     rows.add(
                         facts(event, "cursor run_id repository branch_name")
                         | {"from": event.old, "to": event.new}
@@ -280,7 +280,7 @@ def wait_failure(results: Mapping[str, WaitResult]) -> CommandFailedError | None
         ("waiting", "waited_too_long", "Time is up; not ended yet: {}."),
     ):
         if ids := [run_id for run_id, result in results.items() if result.outcome == outcome]:
-            return failed(kind, message.format(", ".join(ids)), run_ids=[*ids])
+            return command_error(kind, message.format(", ".join(ids)), run_ids=[*ids])
     return None
 
 

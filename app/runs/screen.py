@@ -338,7 +338,7 @@ class RunsScreen(RunActions):
         """Focus the line behind a blank: typing begins a new term."""
         line = self.bar.line
         line.focus()
-        line.put(f"{line.value.rstrip()} ".lstrip())
+        line.set_line(f"{line.value.rstrip()} ".lstrip())
         self.loader.load_names()
 
     @on(Input.Changed, "SearchInput")
@@ -476,7 +476,7 @@ class RunsScreen(RunActions):
         condition = self.loader.condition
         self.table.words = tuple(condition.search.casefold().split())
         if query.cursor is None:
-            self.bar.line.put(query.line, 0)
+            self.bar.line.set_line(query.line, 0)
         self.table.sort = query.sort
         self._show_views()
         self.bar.facets.condition = replace(condition, search="")  # Typing a word does not repaint the views.

@@ -241,7 +241,7 @@ async def show_many(screen: BaseScreen, engine: "Engine", name: FormName, ids: S
         session.notify(f"Nothing to {task.text.verb}: {task.left_out or 'no run is marked'}.", severity="warning")
         return ()
     # The lines of batches are read from the profile on show: another one's progress is in the form alone.
-    follows = {"changed": session.batches.put} if engine is session.engine else {}
+    follows = {"changed": session.batches.keep} if engine is session.engine else {}
     form = ManyForm(engine, task, cap=session.settings.console.send_cap, **follows)
     await screen.app.push_screen_wait(form)
     return form.run_batch.confirmed

@@ -171,11 +171,11 @@ class ExportScreen(PickerScreen[str]):
             try:
                 result = await self._write_file(path)
             except OSError as error:
-                self.failed(f"{path} cannot be written: {error.strerror or error}.")
+                self.report_failure(f"{path} cannot be written: {error.strerror or error}.")
             except StorageError as error:
-                self.failed(str(error))
+                self.report_failure(str(error))
             else:
-                self.done(result)
+                self.finish(result)
 
         self._replacing = None
         self.query_one(SheetNote).say("Writing…", "busy")

@@ -313,7 +313,7 @@ class RunsLoader:
         table.show(first_window(rows, request), request)
         if len(rows) == last:
             await self._read_numbers(is_counted=False)
-            table.counted(await cache.count(condition))
+            table.set_total(await cache.count(condition))
 
     async def _wait_for_paint(self) -> None:
         # A closing console removes the table before its read has finished.

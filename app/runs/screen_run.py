@@ -299,7 +299,7 @@ class RunScreen(RunActions):
     # Display
 
     def action_part(self, name: str) -> None:
-        self._part.left()
+        self._part.stop_reading()
         self._part.display = False
         self._current = name
         self._is_from_finding = False

@@ -94,7 +94,7 @@ class RunPart(Container):
         """Update: the tab was entered, or the run changed."""
         raise NotImplementedError
 
-    def left(self) -> None:
+    def stop_reading(self) -> None:
         """Hook: stop reading, because another tab is shown."""
 
     def tick(self, now: "datetime") -> None:

@@ -301,7 +301,7 @@ class Checkout:
                 restored.append(f"{commits.LINK} commit {sha}\t{path}\0")
             elif path not in filled and folder.is_dir() and any(folder.iterdir()):
                 lost.append(path)
-        lost += [] if self.submodules is None else self.submodules.changed(self._tree)
+        lost += [] if self.submodules is None else self.submodules.changed_submodules(self._tree)
         if lost:
             self.note(f"files in submodules are not committed: {list_names(lost)}")
         return "".join(restored)

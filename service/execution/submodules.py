@@ -77,7 +77,7 @@ class Submodules:
                 self.note(f"the submodule {full_path} has files in Git LFS: they stay pointers")
             self.fill(mirror, sha, tree / path, folder, f"{full_path}/")
 
-    def changed(self, tree: Path) -> list[str]:
+    def changed_submodules(self, tree: Path) -> list[str]:
         """Return the submodules in which an agent changed files."""
         root = tree.resolve()
         status = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all")

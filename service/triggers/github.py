@@ -91,7 +91,7 @@ class _IssueDelivery(_Delivery):
         elif change == "assigned":
             assignees = (self.assignee,) if self.assignee else issue.assignees
         sender, is_authors = self.repository.done_by(self.sender), self.sender.is_one(issue.user)
-        return issue.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
+        return issue.change_event(sender, mention, change, labels, assignees, is_authors=is_authors)
 
 
 class _Comment(Part):

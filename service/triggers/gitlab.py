@@ -106,7 +106,7 @@ class _IssueDelivery(_Delivery):
         if change == "opened":
             labels, assignees = self.labels, self.assignees
         sender, is_authors = self.project.done_by(self.user), issue.author_id == self.user.id
-        return issue.changed(sender, mention, change, labels, assignees, is_authors=is_authors)
+        return issue.change_event(sender, mention, change, labels, assignees, is_authors=is_authors)
 
 
 class _Note(Part):

@@ -131,7 +131,7 @@ class Issue(Part):
         fault = next((f"the issue is {word}" for holds, word in reasons if holds), "")
         return {"number": self.number, "issue": IssueText(one_line(self.title), safe), "fault": fault}
 
-    def changed(
+    def change_event(
         self, sender: dict[str, Any], mention: str, change: str, labels: Names, assignees: Names, *, is_authors: bool
     ) -> HookEvent | None:
         """Return the event for a change that adds the `labels` and the `assignees`."""

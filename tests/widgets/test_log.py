@@ -56,15 +56,15 @@ async def test_a_log_follows_only_at_its_end() -> None:
     half = data.index(b"line 500\n")
     async with staged(view, (60, 12)) as (app, pilot):
         spool.put(chunk(data, half, data.index(b"line 900\n")))
-        view.changed(follow=True)
+        view.show_added(follow=True)
         await pilot.pause()
         assert app.lines[-1].strip() == "line 899"
 
         before = spool.put(chunk(data, 0, half))
-        view.changed(before=before)
+        view.show_added(before=before)
         await pilot.press("k")
         spool.put(chunk(data, data.index(b"line 900\n")))
-        view.changed(follow=view.follows)
+        view.show_added(follow=view.follows)
         await pilot.pause()
         assert app.lines[-1].strip() == "line 899"
         assert view.cursor == 898

@@ -299,10 +299,10 @@ class DiffView(TextView):
     def file(self) -> int | None:
         return self._file_and_row(self.cursor)[0] if self._starts else None
 
-    def changed(self, file: int) -> ChangedFile:
+    def changed_file(self, file: int) -> ChangedFile:
         """The facts of a file so far."""
         patched = self._rows.patch.files[file]
-        return self._facts.get(patched.path) or patched.changed()
+        return self._facts.get(patched.path) or patched.changed_file()
 
     def hunk_text(self) -> str:
         """The hunk under the cursor, or the first one of its file, as safe lines; "" without one."""
@@ -449,7 +449,7 @@ class DiffView(TextView):
         return Strip.join([gutter, self.pan(text, max(1, width - room), background)])
 
     def _heading(self, file: int, width: int) -> list[TextPiece]:
-        facts = self.changed(file)
+        facts = self.changed_file(file)
         notes = [f"from {safe_text(facts.old_path)}"] if facts.old_path else []
         notes += [facts.kind] if facts.kind not in {"modified", "mode"} else []
         notes += ["binary"] if facts.is_binary else []

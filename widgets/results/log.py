@@ -62,7 +62,7 @@ class LogSpool(Struct, eq=False):
             self.begin = self.end = self._first = 0
             self._data, self._ends = bytearray(), array("q")
 
-    def put(self, chunk: LogChunk, lines: bytes | None = None) -> int:
+    def add_chunk(self, chunk: LogChunk, lines: bytes | None = None) -> int:
         """Append a piece, or replace everything if it does not join; return how many lines came before it.
 
         `lines` are held instead of those of the log.
@@ -172,7 +172,7 @@ class LogView(TextView):
             self._about = about
             self.repaint_header()
 
-    def changed(self, *, before: int = 0, follow: bool = False) -> None:
+    def show_added(self, *, before: int = 0, follow: bool = False) -> None:
         """Add lines; `before` of them precede the lines held so far."""
         top = self.scroll_offset.y
         self.resize_to(self._lines.count)

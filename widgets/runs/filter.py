@@ -179,7 +179,7 @@ class SearchInput(Input):
         """Remove terminal control characters from typed or pasted text."""
         return safe_text(value, limit=1_000)
 
-    def put(self, line: str, cursor: int | None = None) -> None:
+    def set_line(self, line: str, cursor: int | None = None) -> None:
         """Replace the query without announcing a change."""
         with self.prevent(Input.Changed):
             self.value = line

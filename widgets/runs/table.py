@@ -264,7 +264,7 @@ class RunTable(CursorView, can_focus=True):
         if self._holds_visible_rows:
             self._paint_again()
 
-    def counted(self, total: int) -> None:
+    def set_total(self, total: int) -> None:
         """Take the exact number of rows: the first answer may have held only a minimum."""
         if total != self.window.runs:
             self.window = replace(self.window, total=total, gaps=())

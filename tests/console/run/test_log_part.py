@@ -58,7 +58,7 @@ async def log_on_show(results: ScriptedResults) -> AsyncIterator[Shown]:
         shown.part.show()
         shown.part.body.focus()
         yield shown
-        shown.part.left()
+        shown.part.stop_reading()
 
 
 async def test_a_log_search_wraps_around_and_no_error_is_guessed() -> None:
