@@ -259,7 +259,9 @@ class GitRunner:
                 message += "; the repository has moved, and redirects are not followed: configure its new address"
             if match := _PROXY.search(message):
                 status = match[1] or "407"
-                fix = "check the login in HTTPS_PROXY" if status == "407" else "check what it allows"
+                fix = "check what it allows"
+                if status == "407":
+                    fix = "check the login in HTTPS_PROXY"
                 message += f"; the proxy refused the connection ({status}): {fix}"
             text = f"git {name} failed ({process.returncode}): {message}"
             raise GitCommandError(text, process.returncode, printed, is_passing=is_remote and is_passing(message))

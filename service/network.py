@@ -135,7 +135,9 @@ class Proxy:
         if answer.status_code // 100 == HTTPStatus.OK // 100:
             return
         if answer.status_code != HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
-            fix = "it could not reach that host" if answer.status_code in _PROXY_FAULTS else "let it allow that host"
+            fix = "let it allow that host"
+            if answer.status_code in _PROXY_FAULTS:
+                fix = "it could not reach that host"
             raise ProxyError(f"{name} answered {answer.status_code} to CONNECT {authority}: {fix}")
         schemes = {value.split(b" ")[0].lower() for key, value in answer.headers if key == b"proxy-authenticate"}
         if schemes and b"basic" not in schemes:

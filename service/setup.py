@@ -288,7 +288,9 @@ def check_fallbacks(connection: sa.Connection) -> None:
 
 def put_agent(connection: sa.Connection, entry: AgentEntry, now: Micros, data: Path | None = None) -> Agent:
     """Configure an agent. `data` is the data folder if it runs on this machine, otherwise None."""
-    owner = None if entry.organization is None else find_organization(connection, entry.organization)
+    owner = None
+    if entry.organization is not None:
+        owner = find_organization(connection, entry.organization)
     agent = agent_of(entry, owner, data)
     agents.save(connection, agent, now)
     check_fallbacks(connection)

@@ -95,7 +95,9 @@ class ActivityEntry(Struct, frozen=True):
         yield "sent", (safe_text(stamp(action.sending_at) if action.sending_at else "never"), "plain")
         if action.settled_at is not None:
             took = span((action.settled_at - (action.sending_at or action.created_at)).total_seconds())
-            label = "unknown" if action.state == "unknown" or action.resolved_at is not None else "settled"
+            label = "settled"
+            if action.state == "unknown" or action.resolved_at is not None:
+                label = "unknown"
             yield label, (safe_text(f"{stamp(action.settled_at)}, after {took}"), "plain")
         if action.resolved_at is not None:
             yield "resolved", (safe_text(f"{stamp(action.resolved_at)} by {action.resolved_by.name}"), "plain")

@@ -81,7 +81,9 @@ class RuleView(Struct, frozen=True):
 
     def cells(self, now: datetime) -> TableLine:
         badge = MODES[self.mode]
-        upcoming = next((at for at in self.upcoming if at > now), None) if self.mode == "on" else None
+        upcoming = None
+        if self.mode == "on":
+            upcoming = next((at for at in self.upcoming if at > now), None)
         coming = NOTHING if upcoming is None else safe_text(until(upcoming, now))
         badges = [OUTCOMES[decision.outcome] for decision in reversed(self.journal[:STRIP])]
         strip = [*[_NO_RESULT] * STRIP, *((safe_text(result.glyph), result.tone) for result in badges)][-STRIP:]
@@ -127,9 +129,13 @@ def journal_lines(
         badge = OUTCOMES[decision.outcome]
         head = (f"{badge.text:<13} ", badge.style), (f"{ago(decision.decided_at, now):<9} ", STYLES["quiet"])
         lines.append(Content.assemble(*head, fit(set_off_by(decision, now), max(8, width - 24)).rstrip()))
-        result = f"{did(decision)} {safe_text(decision.result_id)}" if decision.result_id else ""
+        result = ""
+        if decision.result_id:
+            result = f"{did(decision)} {safe_text(decision.result_id)}"
         answer = decision.answer
-        answered = "" if answer is None else safe_text(f"{answer.text}, {clock_time(answer.at, now)}")
+        answered = ""
+        if answer is not None:
+            answered = safe_text(f"{answer.text}, {clock_time(answer.at, now)}")
         reason = "" if answer is not None and decision.reason == answer.text else safe_text(decision.reason, limit=400)
         if why := "; ".join(filter(None, (result, answered, reason))):
             lines.append(Content.styled(f"{'':<14}{why}", STYLES["quiet"]))

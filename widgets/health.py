@@ -130,7 +130,9 @@ def incident_row(
 
 def poll_row(poll: PollSpan, now: datetime, width: int) -> LeadRow:
     badge = Badge("✓", "answered", "good") if poll.error_kind is None else Badge("✗", "failed", "bad")
-    kind = None if poll.error_kind is None else error_kind(poll.error_kind).word
+    kind = None
+    if poll.error_kind is not None:
+        kind = error_kind(poll.error_kind).word
     lasted_s = (poll.last_at - poll.first_at).total_seconds()
     over = f" in {span(lasted_s)}" if lasted_s >= 60 else ""
     often = f"{poll.polls:,} times{over}, {kind or f'last {roughly_ago(poll.last_at, now)}'}"

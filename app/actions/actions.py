@@ -352,5 +352,7 @@ def _refusing(command_line: str) -> Iterator[None]:
 def retry_key(run: Run | RunRow, words: str = "") -> str:
     """The key under which this failure is retried once with these words, from anywhere (see `Ledger.results`)."""
     ended_us = to_us(run.updated_at) if run.updated_at else 0
-    added = hashlib.sha256(words.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16] if words.strip() else ""
+    added = ""
+    if words.strip():
+        added = hashlib.sha256(words.strip().encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"retry-{run.run_id}-{ended_us}{added and '-'}{added}"

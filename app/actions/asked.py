@@ -71,7 +71,9 @@ async def original_request(ledger: Ledger, read_turns: ReadTurns, detail: RunDet
         return Asked(request, is_reported=True, caller=caller)
     if newest is not None:
         return newest
-    reason = reported.reason if isinstance(reported, Unavailable) else "The service does not have it either."
+    reason = "The service does not have it either."
+    if isinstance(reported, Unavailable):
+        reason = reported.reason
     return Unavailable(f"It was not sent from this machine. {reason}")
 
 

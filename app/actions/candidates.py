@@ -185,7 +185,9 @@ class Send(Struct, frozen=True):
         is_marked = False
         with suppress(ValueError):
             document = json.loads(run.raw_json)
-            metadata = json.dumps(document.get("metadata")) if isinstance(document, dict) else ""
+            metadata = ""
+            if isinstance(document, dict):
+                metadata = json.dumps(document.get("metadata"))
             in_branch = not is_turn and mark in run.branch_name
             is_marked = mark in self.action.body_json and (in_branch or mark in metadata)
         after = None if at is None else at - self.shown_at

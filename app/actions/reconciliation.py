@@ -158,7 +158,9 @@ class Reconciliation:
         if proposal.candidates:
             for start in await self.actions.ledger.actions(ActionFilter(["run.start"], ["confirmed"]), limit=1):
                 reported = await self.extension.turns_now(start.result_id or "")
-                caller = reported.turns[0].caller if reported is not None and reported.turns else None
+                caller = None
+                if reported is not None and reported.turns:
+                    caller = reported.turns[0].caller
         for candidate in proposal.candidates[:MAX_ASKED]:
             answer = await self.extension.turns_now(candidate.run.run_id)
             described.append(candidate if answer is None else send.with_turns(candidate, answer.turns, caller))
@@ -214,7 +216,9 @@ class Reconciliation:
                     turns = (await self.runs.reader.client.run_detail(request.run_id)).turns
                 texts = {message.message_id: message.text for turn in turns for message in turn.messages}
                 if texts.get(result_id) != request.text:
-                    problem = "no such message" if result_id not in texts else "another message of this id"
+                    problem = "another message of this id"
+                    if result_id not in texts:
+                        problem = "no such message"
                     raise DoubtfulIdError(f"The run {request.run_id} has {problem}: {result_id}.")
                 return
         detail = await self.runs.cache.detail(result_id)

@@ -156,7 +156,9 @@ class RunBatch(Struct, frozen=True):
             else:
                 run_id = opens = result.result_id
                 detail = details.get(run_id)
-                known = run_badge(detail.run.status, is_final=detail.is_final) if detail is not None else None
+                known = None
+                if detail is not None:
+                    known = run_badge(detail.run.status, is_final=detail.is_final)
                 badge = known or ACTION_BADGES[result.action.state]
                 about = str(repository_and_branch(detail.run if detail else run))
             lines.append(BatchLine(badge, safe_text(run_id), safe_text(about, limit=LISTED), opens=opens))

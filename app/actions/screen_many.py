@@ -102,7 +102,9 @@ class ManyForm(ActionForm):
 
     def consequence(self, _request: WriteRequest) -> str:
         count = len(self.run_batch.runs)
-        batches = f" Sends the first {self._cap:,}, then waits for you." if count > self._cap else ""
+        batches = ""
+        if count > self._cap:
+            batches = f" Sends the first {self._cap:,}, then waits for you."
         text = self.run_batch.text
         return f"{text.consequence.format(plural(count, 'run'))}{text.each if count > 1 else ''}.{batches}"
 
@@ -211,7 +213,9 @@ class ManyForm(ActionForm):
         meaning = [problem] if problem else []
         if left:
             them = "is left, and stays marked" if left == 1 else "are left, and stay marked"
-            more = f" Press ^s to send the next {min(left, self._cap):,}." if unknown is None else ""
+            more = ""
+            if unknown is None:
+                more = f" Press ^s to send the next {min(left, self._cap):,}."
             meaning.append(f"{left:,} {them}.{more}")
         verdict: OutcomeVerdict = "failed"
         if unknown is not None:

@@ -92,7 +92,9 @@ class NewRunForm(ActionForm):
             return f"Starts the agent {request.name} once on {request.repository}, as it is configured there."
         if not isinstance(request, StartRun):
             return ""
-        branch = f"branch {request.branch_name}" if request.branch_name else "a branch that the service creates"
+        branch = "a branch that the service creates"
+        if request.branch_name:
+            branch = f"branch {request.branch_name}"
         return f"Starts one run on {request.repository.label}, on {branch}."
 
     @on(events.Mount)

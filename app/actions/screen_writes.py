@@ -190,7 +190,9 @@ class ContinueRunForm(ActionForm):
         return tuple(replace(problem, field="instructions") for problem in super().problems())
 
     def consequence(self, _request: WriteRequest) -> str:
-        early = "" if self._has_ended or self._way else " It is still active, so that the service may refuse."
+        early = " It is still active, so that the service may refuse."
+        if self._has_ended or self._way:
+            early = ""
         return _EFFECTS[self._way].format(self._run.run_id) + early
 
     def is_possible(self, action: str) -> bool:

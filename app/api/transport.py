@@ -331,7 +331,9 @@ async def _failure(response: httpx.Response, token: Token) -> RefusedError:
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         retry_after = response.headers.get("Retry-After")
         # A date is relative to the answer's own.
-        wait_s = None if retry_after is None else retry_after_s(retry_after, response.headers.get("Date"))
+        wait_s = None
+        if retry_after is not None:
+            wait_s = retry_after_s(retry_after, response.headers.get("Date"))
         return RateLimitedError(message, error_code=code, retry_after_s=wait_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return ServerFailedError(message, status=status, error_code=code)

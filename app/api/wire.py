@@ -308,7 +308,9 @@ def change(reply: Reply, turn: int | None) -> Change:
     if not reply.headers.get("Content-Type", "").startswith("text/plain"):
         raise UnusableAnswerError("The service's answer is not a patch.", status=reply.status)
     base, head = (_commit(reply.headers.get(f"Runwarden-{name}")) for name in ("Base", "Head"))
-    name = "merge base with the default branch" if turn is None else "the branch before the turn"
+    name = "the branch before the turn"
+    if turn is None:
+        name = "merge base with the default branch"
     return Change(base, head, name if base else "", (), reply.body, source="service")
 
 

@@ -237,7 +237,9 @@ def make_alert(do: DoNotify, decision: Decision, facts: Mapping[str, str], profi
     word = status or ("outcome unknown" if "action.id" in facts else "")
     title = fill(do.title, facts) or f"{decision.rule}: {subject} {word}".rstrip(": ")
     # A lasting state is announced a while after it began.
-    since = f"since {decision.occurrence.at.astimezone():%H:%M:%S}" if "host.platform" in facts else ""
+    since = ""
+    if "host.platform" in facts:
+        since = f"since {decision.occurrence.at.astimezone():%H:%M:%S}"
     usual = filter(None, [facts.get("run.branch"), facts.get("run.id"), since, profile])
     text = fill(do.text, facts) or " · ".join(usual)
     about = {name.partition(".")[2]: value for name, value in facts.items() if name.startswith(("run.", "host."))}

@@ -67,7 +67,9 @@ async def replay(
 
     async def turns_of(run_id: str) -> RunTurns:
         if run_id not in results:
-            turns = await engine.extension.turns_now(run_id) if len(results) < MAX_RUNS else None
+            turns = None
+            if len(results) < MAX_RUNS:
+                turns = await engine.extension.turns_now(run_id)
             results[run_id] = turns or RunTurns(run_id, ())
         return results[run_id]
 

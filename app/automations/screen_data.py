@@ -146,7 +146,9 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
         hint = f"{settings.command_line} watch starts one"
     elif is_outdated:
         badge, hint = Badge("▲", "the running bot uses an older file:", "warn"), f"kill -HUP {bot}"
-    status = Status(badge, safe_text(hint), len(waiting)) if views or waiting or is_outdated else None
+    status = None
+    if views or waiting or is_outdated:
+        status = Status(badge, safe_text(hint), len(waiting))
     return Automations({rule.name: rule for rule in rules}, tuple(views), waiting, status)
 
 

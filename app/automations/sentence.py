@@ -114,7 +114,9 @@ def limits(rule: Rule) -> str:
 def warnings(rule: Rule, rules: Sequence[Rule], now: datetime, silent: Collection[str] = ()) -> Iterator[str]:
     """Probable mistakes: a rule that can never act, rules that trigger each other, or a silent route."""
     if isinstance(rule.do, DoNotify) and rule.do.route in silent:
-        fix = "Set notify.desktop or notify.command" if rule.do.route == "default" else "Give the route a channel"
+        fix = "Give the route a channel"
+        if rule.do.route == "default":
+            fix = "Set notify.desktop or notify.command"
         yield f"It reaches no one: all channels of the route {rule.do.route!r} are off. {fix}, or use another route."
     times: Sequence[datetime] = ()
     match rule.on:

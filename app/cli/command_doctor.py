@@ -66,7 +66,9 @@ def _machine() -> list[Check]:
     screen = f"{columns}x{lines}" if sys.stdout.isatty() else "none"
     variables = [f"{name}={os.environ[name]}" for name in _VARIABLES if name in os.environ]
     inside = [word for word, name in (("tmux", "TMUX"), ("ssh", "SSH_CONNECTION")) if name in os.environ]
-    fix = "" if sys.stdout.encoding.lower() == "utf-8" else "Use a UTF-8 locale, such as LANG=C.UTF-8."
+    fix = "Use a UTF-8 locale, such as LANG=C.UTF-8."
+    if sys.stdout.encoding.lower() == "utf-8":
+        fix = ""
     return [
         Check("runwarden", f"{__version__} ({DISTRIBUTION}), extras: {', '.join(installed_extras()) or 'none'}"),
         Check("python", f"{platform.python_version()} ({platform.python_implementation()}) on {system}"),
@@ -131,7 +133,9 @@ def _data(settings: Settings, profile: Profile) -> Check:
 
 async def _service(invocation: Invocation, profile: Profile) -> Check:
     address = urlsplit(profile.base_url)
-    place = "on this machine" if address.hostname in {"127.0.0.1", "localhost", "::1"} else "remote"
+    place = "remote"
+    if address.hostname in {"127.0.0.1", "localhost", "::1"}:
+        place = "on this machine"
     text = f"{place}, {address.scheme}"
     begun = time.monotonic()
     try:

@@ -93,6 +93,8 @@ def failure_of(error: BaseException) -> CommandFailedError | None:
                     detail = {"problems": [{"field": p.field, "message": p.message} for p in error.problems]}
                 elif isinstance(error, BlockedError | DuplicateError):
                     detail = {"action_id": error.existing.action_id}
-                    hint = " To create another one anyway, give --again." if isinstance(error, DuplicateError) else ""
+                    hint = ""
+                    if isinstance(error, DuplicateError):
+                        hint = " To create another one anyway, give --again."
             return CommandFailedError(error.kind, f"{error}{hint}", EXIT_BY_KIND.get(error.kind, Exit.USAGE), detail)
     return None

@@ -67,7 +67,9 @@ async def lines_of(engine: Engine, width: int | None) -> list[str]:
 
 def _freshness(link: LinkState | None, now: datetime) -> str:
     if link is not None and link.is_failing:
-        seen = f"last seen {exact_ago(link.last_ok_at, now)}" if link.last_ok_at else "never seen"
+        seen = "never seen"
+        if link.last_ok_at:
+            seen = f"last seen {exact_ago(link.last_ok_at, now)}"
         return f"stale since {rfc3339(link.failing_since)}, {seen}: {link.error_message or link.error_kind}"
     if link is not None and link.last_ok_at is not None:
         return f"live  {rfc3339(link.last_ok_at)}"

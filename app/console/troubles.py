@@ -28,7 +28,9 @@ def link_notice(link: LinkState | None, now: datetime, wait: Wait | None) -> Not
     kind = error_kind(link.error_kind)
     title = kind.title
     reason = _why(kind, link.error_message)
-    as_of = "" if link.last_ok_at is None else f"What you see is from {clock_time(link.last_ok_at, now)}."
+    as_of = ""
+    if link.last_ok_at is not None:
+        as_of = f"What you see is from {clock_time(link.last_ok_at, now)}."
     if kind.concerns == "link":
         silent_s = (now - (link.last_ok_at or link.failing_since)).total_seconds()
         reason = f"{title}. {reason}".strip()

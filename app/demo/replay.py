@@ -36,7 +36,9 @@ def main(sessions: Path, pace_s: float) -> int:
         return 0
     about, events = next((session for session in fitting if session[0]["task"] in task), fitting[0])
     print(ABOUT.format(**about), flush=True)
-    seconds = min(MAX_S, max(SHORTEST_S, pace_s * random.lognormvariate(0, 0.7))) if pace_s else 0.0
+    seconds = 0.0
+    if pace_s:
+        seconds = min(MAX_S, max(SHORTEST_S, pace_s * random.lognormvariate(0, 0.7)))
     output, failed, quiet = "", False, os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     for event in events:
         time.sleep(seconds / len(events))

@@ -252,7 +252,9 @@ def write_configuration(folder: Path, base_url: str, tokens: Mapping[str, str], 
     """Write the configurations of the console and of the simulated team."""
     clones = folder / "repositories"
     repositories = {"*": f"{clones}/github/{{path}}.git", "gitlab:*": f"{clones}/gitlab/{{path}}.git"}
-    at_work = RULES.replace("MESSAGES", string(str(folder / "messages.log")).as_string()) if is_live else ""
+    at_work = ""
+    if is_live:
+        at_work = RULES.replace("MESSAGES", string(str(folder / "messages.log")).as_string())
     for alias, file, extra in ((PROFILE, "config", at_work), ("team", "team", "")):
         secret = folder / ("token" if alias == PROFILE else f"{alias}-token")
         with os.fdopen(os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as written:

@@ -75,7 +75,9 @@ def link_row(
         if link.failing_since is not None:
             word = f"{error_kind(link.error_kind).word} since {clock_time(link.failing_since, now)}, {polls}"
         else:
-            word = f"answered {roughly_ago(link.last_ok_at, now)}" if link.last_ok_at is not None else "not asked yet"
+            word = "not asked yet"
+            if link.last_ok_at is not None:
+                word = f"answered {roughly_ago(link.last_ok_at, now)}"
         subjects.append(f"{link.subject} {word}")
     row = HostFacts(
         "link",
@@ -111,7 +113,9 @@ def token_row(links: tuple[LinkState, ...], now: datetime) -> HostFacts:
     since = f"since {clock_time(runs.failing_since, now)}" if runs.failing_since else ""
     if kind.concerns == "token":
         words = {"forbidden": "not permitted (403)", "not_authorized": "refused (401)"}
-        note = safe_text(runs.error_message or "", limit=300) if not kind.fix or runs.error_kind == "token" else ""
+        note = ""
+        if not kind.fix or runs.error_kind == "token":
+            note = safe_text(runs.error_message or "", limit=300)
         badge = Badge("✗", words.get(runs.error_kind or "", "missing"), "bad")
         return replace(accepted, badge=badge, since=since, note=note or kind.fix)
     if runs.is_failing and runs.last_ok_at is not None:

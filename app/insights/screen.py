@@ -317,7 +317,9 @@ class InsightsScreen(BaseScreen):
         if view.coverage.whole and view.coverage.first_run_at is None:
             return Notice("○", "The service has no run yet", (WHAT_COMES, "", "Press n in Runs to start one."), "plain")
         wider = next(iter(SPANS[SPANS.index(self._span) + 1 :]), None)
-        what_now = f"Press t for {wider.title}." if wider is not None else "Older runs are in Runs."
+        what_now = "Older runs are in Runs."
+        if wider is not None:
+            what_now = f"Press t for {wider.title}."
         if view.is_complete:
             return Notice("○", f"No run was created in {self._span.title}", (what_now,), "plain")
         lines = ("The history of that time is not complete yet,", "so there may have been some. " + what_now)

@@ -111,7 +111,9 @@ def state_alerts(
 
 def _stuck_alert(run: StuckRun, profile: str) -> Alert:
     for_s = (run.last_seen_at - run.active_since).total_seconds()
-    usual = f"95 of 100 there end within {span(run.p95_s)}" if run.p95_s else "much longer than usual"
+    usual = "much longer than usual"
+    if run.p95_s:
+        usual = f"95 of 100 there end within {span(run.p95_s)}"
     title = f"Run stuck: {run.repository}, {run.status} for {span(for_s)}"
     body = f"{usual} · {run.run_id} · {profile}"
     group = f"stuck:{run.run_id}"
@@ -142,7 +144,9 @@ def link_back_alert(outage: Alert, link: LinkState, now: datetime, profile: str)
     """An alert that the link is back, or that the token is accepted again."""
     back = link.last_ok_at or now
     is_token = outage.key.startswith("link:token")
-    title = "The service accepts the token again" if is_token else "The link to the service is back"
+    title = "The link to the service is back"
+    if is_token:
+        title = "The service accepts the token again"
     lasted = f"after {span((back - outage.at).total_seconds())}"
     key = f"{outage.key}:over"
     about = {"status": "up"}
@@ -157,7 +161,9 @@ def _host_alert(incident: Incident, hold: timedelta, now: datetime, profile: str
     about = {"platform": platform, "status": "well" if incident.is_over else incident.word}
     since = f"since {clock_time(incident.start, now)} · {profile}"
     if incident.is_over:
-        state = "has recovered" if incident.recovered_at is not None else "is no longer connected"
+        state = "is no longer connected"
+        if incident.recovered_at is not None:
+            state = "has recovered"
         title = f"Code host {platform} {state}"
         body = f"after {span(incident.lasted.total_seconds())}, {since}"
         return own_alert(f"{key}:over", group, "information", title, body, incident.end, about, after=begun)
@@ -206,7 +212,9 @@ def places(group: Sequence[AlertSubject]) -> str:
     named = (subject.about.get("repository") or subject.about.get("platform", "") for subject in group)
     names = Counter(filter(None, named)).most_common()
     places_and_counts = [safe_text(name, limit=80) + (f" {count:,}" if count > 1 else "") for name, count in names]
-    more = f" and {len(places_and_counts) - LISTED:,} other places" if len(places_and_counts) > LISTED else ""
+    more = ""
+    if len(places_and_counts) > LISTED:
+        more = f" and {len(places_and_counts) - LISTED:,} other places"
     return ", ".join(places_and_counts[:LISTED]) + more
 
 

@@ -304,7 +304,9 @@ def _problem_messages(phase: MessagePhase, problems: Iterable[ReportedProblem], 
                 if incident is not None:
                     lasted = _between(incident, situation.now)
                     has_recovered = incident.recovered_at is not None
-                    change = " has recovered" if has_recovered else " is no longer connected: its state is unknown"
+                    change = " is no longer connected: its state is unknown"
+                    if has_recovered:
+                        change = " has recovered"
                 title = f"Code host {name}{change}"
             title = f"{newest.source}: {title}" if newest.source else title
         body = " · ".join(filter(None, (places(group), lasted, f"{count:,} in all" if count > 1 else "")))

@@ -83,7 +83,9 @@ def import_organizations(invocation: Invocation, /, *, file: Path, dry_run: bool
 
     def document(row: ImportRow, base_url: str) -> dict[str, object]:
         attempt = organization_document(row.result.action) if row.result.action else {}
-        request = request_document(base_url, row.request) if row.outcome == "to_create" else None
+        request = None
+        if row.outcome == "to_create":
+            request = request_document(base_url, row.request)
         return {
             "line": row.line,
             "email": row.name,

@@ -98,7 +98,9 @@ class OrganizationsScreen(ActivityScreen):
         return Activity(tuple(matches), len(matches), {"organization.create": len(self._all)}, outcomes)
 
     def extent(self, activity: Activity) -> Content:
-        count = f"{activity.matching:,} of {activity.total:,}" if activity.matching < activity.total else ""
+        count = ""
+        if activity.matching < activity.total:
+            count = f"{activity.matching:,} of {activity.total:,}"
         badges = Counter(entry.badge for entry in activity.entries).most_common()
         counts = [Content.assemble((badge.glyph, badge.style), f" {n:,} {badge.word}") for badge, n in badges]
         return Content("   ").join([Content(count)] * bool(count) + counts)

@@ -137,7 +137,9 @@ class OrganizationImportScreen(BaseScreen):
             return True if can and not self._is_under_way else None
         if action == "read":
             # The file was not read yet, or may change while its field has the focus.
-            text = self._bar.file.value.strip() if self.is_mounted and not self._is_under_way else ""
+            text = ""
+            if self.is_mounted and not self._is_under_way:
+                text = self._bar.file.value.strip()
             return bool(text) and (text != self._file or self._bar.file.has_focus_within)
         if action in {"stop", "file"}:
             return self._is_under_way == (action == "stop")

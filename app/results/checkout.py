@@ -178,7 +178,9 @@ async def check_out(history: CommitHistory, branch: str, folder: Path) -> Checke
     beside = None
     with suppress(GitError):
         beside = await _top_level(folder, git)
-    shares = beside if beside and history.base and await _holds(beside, history.base, git) else None
+    shares = None
+    if beside and history.base and await _holds(beside, history.base, git):
+        shares = beside
     name = re.split(r"[/:]", address.rstrip("/"))[-1].removesuffix(".git")
     parent = beside.parent if beside else folder
     folder = parent / f"{_SLUG.sub('-', name)}-{_SLUG.sub('-', branch).strip('-.')}"

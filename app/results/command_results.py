@@ -360,7 +360,9 @@ async def log(invocation: Invocation, *, run_id: str, turn: int | None, **option
             return Exit.DONE if last.outcome == "completed" else Exit.FAILED
     if not is_table:
         text = "\n".join(str(item["text"]) for name, item in events if name == "text")
-        steps = None if more[0].steps is None else [item for name, item in events if name == "step"]
+        steps = None
+        if more[0].steps is not None:
+            steps = [item for name, item in events if name == "step"]
         document = {"run_id": run.run_id, "turn": number, "size": chunk.size, "ended": chunk.ended}
         invocation.output.record({**document, "text": text, "steps": steps}, [("log", text)])
     return Exit.DONE

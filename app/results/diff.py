@@ -194,7 +194,9 @@ class Patch:
             self._take(ord("\\"))
             hunk.end = len(self.kinds)
         if (old < old_end or new < new_end) and not self.problem:
-            fault = "ends in the middle of a hunk" if self._at >= len(self.data) else "is damaged"
+            fault = "is damaged"
+            if self._at >= len(self.data):
+                fault = "ends in the middle of a hunk"
             self.problem = f"The patch {fault} (line {len(self.kinds)}): what follows is missing or wrong."
         yield True
 

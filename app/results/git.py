@@ -164,7 +164,9 @@ class Git(Struct, frozen=True):
             lines = [line.strip() for line in err.decode(errors="replace").replace("\r", "\n").split("\n")]
             errors = [line for line in lines if line.startswith(("fatal:", "error:", "remote: error"))] or lines
             text = _LOGIN.sub(r"\1", "; ".join(filter(None, errors)))[-_SHOWN:] or f"exit code {process.returncode}"
-            moved = " The repository has moved: configure its new address." if "returned error: 30" in text else ""
+            moved = ""
+            if "returned error: 30" in text:
+                moved = " The repository has moved: configure its new address."
             refused = f" {TRUST}" if "certificate verif" in text else ""
             raise GitError(f"git: {safe_text(text)}.{moved}{refused}".replace("..", "."))
         return out

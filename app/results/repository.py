@@ -117,7 +117,9 @@ class Mirror:
                 if len(list((self.git_dir / "objects/pack").glob("*.pack"))) > _MAX_PACKS:
                     with suppress(GitError):
                         await self.git.read(self.git_dir, *_PROMISOR, "repack", "-a", "-d", "--quiet")
-                name = default.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/") if default else ""
+                name = ""
+                if default:
+                    name = default.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/")
                 (self.git_dir / "default-branch").write_text(name, encoding="utf-8")
                 problem = ""
             except GitError as error:

@@ -46,7 +46,9 @@ def findings(text: str) -> tuple[Finding, ...]:
         elif heading := _HEADING.match(line):
             code = _CODE.fullmatch(heading[2])
             title = code[2] if code else heading[2]
-            path = title if code or (" " not in title and ("/" in title or "." in title)) else ""
+            path = ""
+            if code or (" " not in title and ("/" in title or "." in title)):
+                path = title
         elif location := _PLACE.search(line):
             before = line[: location.start()]
             after = line[location.end() :]

@@ -244,7 +244,9 @@ class ChangesPart(SearchedPart):
         if not self._is_beside:
             added, removed = change.lines
             base = f"since {safe_text(change.base_name)}" if change.base_name else ""
-            ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}" if change.head else ""
+            ends = ""
+            if change.head:
+                ends = f"{(change.base or '')[:10]}…{(change.head or '')[:10]}"
             source = "from git" if change.source == "git" else "from the service"
             state = "" if change.is_pushed else "not pushed"
             whole = "whole run" if turn is None else f"turn {turn}"

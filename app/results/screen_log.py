@@ -104,7 +104,9 @@ class LogPart(SearchedPart):
             pieces.append(TextPiece(" · ended", "quiet"))
         else:
             since = now - self._grown_at if self._grown_at is not None else timedelta(0)
-            waits = f"waiting for output {span(since.total_seconds())}" if since >= QUIET_FROM else "following"
+            waits = "following"
+            if since >= QUIET_FROM:
+                waits = f"waiting for output {span(since.total_seconds())}"
             pieces.append(TextPiece(f" · {waits if self.body.follows else 'more at the end: G'}", "busy"))
         self.body.set_remark(pieces)
 

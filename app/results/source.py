@@ -71,7 +71,9 @@ class Results:
                 return patch
             note = f"Not pushed: turn {unpushed} left it as a patch. {patch.note}"
             return replace(patch, is_pushed=False, note=note)
-        remark = "" if unpushed is None else f"Turn {unpushed} changed more, which is not pushed."
+        remark = ""
+        if unpushed is not None:
+            remark = f"Turn {unpushed} changed more, which is not pushed."
         change: Change | Unavailable
         try:
             change = await (await self.repositories.history(detail, commits_of(run_turns))).change(turn)

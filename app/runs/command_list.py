@@ -304,7 +304,9 @@ class _RunList:
             extent = "this service's list is out of order: completeness unknown"
         elif self.coverage.whole:
             extent = "complete since the beginning"
-        fetched = f"From the cache, as of {exact_ago(as_of, self.asked_at)}" if as_of else "Nothing was fetched yet"
+        fetched = "Nothing was fetched yet"
+        if as_of:
+            fetched = f"From the cache, as of {exact_ago(as_of, self.asked_at)}"
         parts.append(f"{fetched}; {extent}.")
         if self.long_ago and self.seen_at:
             are = "1 of them was" if self.long_ago == 1 else f"{self.long_ago:,} of them were"

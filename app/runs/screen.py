@@ -432,7 +432,9 @@ class RunsScreen(RunActions):
             self.session.notify(f"Deleted the view {safe_text(view.name)}. Press u to undo.")
             self._show_views()
         else:
-            origin = "built in" if view.origin == "built in" else "in the configuration file: remove it there"
+            origin = "in the configuration file: remove it there"
+            if view.origin == "built in":
+                origin = "built in"
             self.session.notify(f"{safe_text(view.name)} is {origin}.", severity="warning")
 
     def action_undo(self) -> None:
@@ -498,7 +500,9 @@ class RunsScreen(RunActions):
         if problems := self.table_query.problems(self.session.run_now(), self.loader.statuses):
             self.bar.remark = tuple(problem_texts(problems[0])), "bad"
         elif count:
-            keys = " · c continue · T retry · f follow · X cancel · esc unmark" if self.app.size.width >= WIDE else ""
+            keys = ""
+            if self.app.size.width >= WIDE:
+                keys = " · c continue · T retry · f follow · X cancel · esc unmark"
             capped = f" · sent to {cap:,} at a time" if count > cap else ""
             self.bar.remark = (safe_text(f"■ {count:,} marked{capped}{keys}"),), "busy"
         else:

@@ -104,7 +104,9 @@ class FailureLogs:
     async def _read(self, extension: "ServiceExtension", detail: RunDetail) -> LogTail:
         run = detail.run
         summary = detail.summary
-        turn = summary.turns if (summary.status, summary.updated_at) == (run.status, run.updated_at) else None
+        turn = None
+        if (summary.status, summary.updated_at) == (run.status, run.updated_at):
+            turn = summary.turns
         if turn is None:
             turns = await extension.turns(run.run_id)
             if isinstance(turns, Unavailable):

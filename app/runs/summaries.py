@@ -103,7 +103,9 @@ class RunSummaries:
 
 def result_of(turn: Turn) -> str:
     """The result of a turn, in one line: `2 majors · Changes needed · +12 -3`, or why it failed."""
-    lines = f"+{turn.additions or 0:,} -{turn.deletions or 0:,}" if turn.additions or turn.deletions else ""
+    lines = ""
+    if turn.additions or turn.deletions:
+        lines = f"+{turn.additions or 0:,} -{turn.deletions or 0:,}"
     if turn.question:
         return _join_parts(ASKS + turn.question, lines)
     if (turn.outcome or turn.state) != "completed":

@@ -204,7 +204,9 @@ class Filling:
             self.backfill.parallel = min(float(PARALLEL), parallel + 1 / PARALLEL)
             spans = [window.left - window.start for window in (*self._windows, *self._asked.values()) if window.start]
             is_known = len(spans) == len(self._windows) + len(self._asked)
-            left = sum(spans, timedelta(0)) / self._spacing if self._spacing and is_known else None
+            left = None
+            if self._spacing and is_known:
+                left = sum(spans, timedelta(0)) / self._spacing
             self.estimate = None if left is None else min(left, self.runs_left)
 
 

@@ -239,7 +239,9 @@ class RunSync(SubjectSync):
                 reported = await self.turns(run_id)
             except ApiError:
                 return
-            began = reported.turns[-1].started_at if isinstance(reported, RunTurns) and reported.turns else None
+            began = None
+            if isinstance(reported, RunTurns) and reported.turns:
+                began = reported.turns[-1].started_at
             if began is not None and began > detail.transitions[-1].at:
                 # Store both in one transaction, so that no screen shows the run as working.
                 working = replace(detail.run, status="working", updated_at=began)

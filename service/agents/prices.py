@@ -36,7 +36,9 @@ class ListPrice(Price):
 def _price_list(
     day: date, names: str, figures: _Figures, beyond: tuple[int, _Figures] | None = None
 ) -> dict[str, Price]:
-    other = None if beyond is None else (beyond[0], Price.model_validate(dict(zip(_NAMES, beyond[1], strict=True))))
+    other = None
+    if beyond is not None:
+        other = (beyond[0], Price.model_validate(dict(zip(_NAMES, beyond[1], strict=True))))
     price = ListPrice.model_validate(dict(zip(_NAMES, figures, strict=True)) | {"looked_up": day, "beyond": other})
     return dict.fromkeys(names.split(), price)
 

@@ -58,7 +58,9 @@ def build(context: Context) -> FastAPI:
         answer = await ask_database(context, slots)
         fault = context.database.write_fault
         if answer is None or fault:
-            reason = f"the database cannot be written: {fault}" if fault else "the database does not answer"
+            reason = "the database does not answer"
+            if fault:
+                reason = f"the database cannot be written: {fault}"
             return JSONResponse(body("database_unavailable", reason), 503)
         return JSONResponse(answer)
 

@@ -58,7 +58,9 @@ def _caller(request: Request, context: RequestContext) -> Caller:
         raise HttpError(401, "missing_token", "send the header 'Authorization: Bearer <API token>'", _CHALLENGE)
     with context.database.read() as connection:
         token = tokens.by_value(connection, value.strip())
-        organization = None if token is None else organizations.by_id(connection, token.organization_id)
+        organization = None
+        if token is not None:
+            organization = organizations.by_id(connection, token.organization_id)
     record = request_record(request.scope)
     if token is not None:
         record.token_id = token.id

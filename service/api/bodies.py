@@ -184,7 +184,9 @@ def _validate(model: type[Body], raw: bytes) -> Body:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        text = first_fault(error) if isinstance(document, dict) else "the body must be a JSON object"
+        text = "the body must be a JSON object"
+        if isinstance(document, dict):
+            text = first_fault(error)
         raise bad_request("invalid_request", text) from error
 
 

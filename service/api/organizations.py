@@ -216,7 +216,9 @@ async def onboard_project(context: RequestContext, caller: Configurer, wanted: N
         if not wanted.project_id and wanted.project_path is None:
             raise bad_request("invalid_request", "give project_id or project_path; when both are given, the id wins")
         try:
-            path = None if wanted.project_path is None else checked_path("gitlab", wanted.project_path)
+            path = None
+            if wanted.project_path is not None:
+                path = checked_path("gitlab", wanted.project_path)
         except ValueError as error:
             raise bad_request("invalid_repository", f"project_path: {error}") from error
         owner = caller.organization.id

@@ -350,7 +350,9 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
             if agent is None:
                 names = [agent.name for agent in agents.for_organization(connection, caller.organization.id)]
                 near = get_close_matches(name, names, 1)
-                advice = f"did you mean {near[0]!r}?" if near else "ask the operator of the service to add it"
+                advice = "ask the operator of the service to add it"
+                if near:
+                    advice = f"did you mean {near[0]!r}?"
                 raise HttpError(404, "agent_not_found", f"there is no agent {name!r}; {advice}")
             # The repository by its configured name, full URL, `owner/repo` or `group/project`.
             owner, text = caller.organization.id, start.repository.strip()

@@ -230,7 +230,9 @@ class _Organizations:
                 self.configured.append((organization.id, repository))
             place = location(repository.url)
             # None: its address names no host.
-            is_connected = (repository.platform, place.host) in places if place is not None and place.host else None
+            is_connected = None
+            if place is not None and place.host:
+                is_connected = (repository.platform, place.host) in places
             shown = {"name": repository.name, "platform": repository.platform, "path": repository.path}
             documents.append({**shown, "url": (url := without_login(repository.url)), "connected": is_connected})
             unconnected = _UNCONNECTED if is_connected is False else ""

@@ -33,7 +33,9 @@ def maintenance(admin: AdminContext, reason: str | None, *, is_end: bool) -> Non
             change.detail = reason
             workers.set_maintenance(change.connection, None if is_end else reason)
         Doorbell(database).ring()
-    text = "the maintenance has ended" if is_end else "no turn begins; status tells when the workers can be stopped"
+    text = "no turn begins; status tells when the workers can be stopped"
+    if is_end:
+        text = "the maintenance has ended"
     admin.show({"maintenance": reason}, text)
 
 

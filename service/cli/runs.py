@@ -119,8 +119,12 @@ def show(admin: AdminContext, run_id: str, what: Literal["log", "diff"] | None, 
             raise SetupError(f"the run {run_id} has no turn {number}; it has {run.turn}")
         pieces = []
         for key in [(turn.run_id, turn.number) for turn in chosen]:
-            log = turn_files.log_piece(connection, admin.folder, key, 0, MAX_LOG) if what == "log" else None
-            diff = turn_files.diff(connection, admin.folder, key, "diff") if what == "diff" else None
+            log = None
+            if what == "log":
+                log = turn_files.log_piece(connection, admin.folder, key, 0, MAX_LOG)
+            diff = None
+            if what == "diff":
+                diff = turn_files.diff(connection, admin.folder, key, "diff")
             pieces.append((log and log.data) or diff or b"")
     names = "status", "attempt", "summary", "failure", "failure_kind", "outcome", "reason", "caller", "finished_at"
     documents = [fields_of(turn, *names) | {"turn": turn.number, "commit": turn.commit_sha} for turn in chosen]

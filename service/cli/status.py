@@ -85,7 +85,9 @@ def status(admin: AdminContext) -> None:
     for worker in living:
         idle = "it needs a sandbox" if worker.has_no_sandbox else "its disk is nearly full"
         if pauses.holds(worker):
-            idle = f"drained, {plural(worker.at_work, 'turn')} at work" if worker.at_work else "drained, can be stopped"
+            idle = "drained, can be stopped"
+            if worker.at_work:
+                idle = f"drained, {plural(worker.at_work, 'turn')} at work"
         slots_shown = f"{worker.concurrency} at a time" if worker.concurrency else f"no turns: {idle}"
         lines.append(f"  {worker.host} pid {worker.pid}, {slots_shown}, sandbox: {worker.sandbox}")
     lines += [f"{status:14}{number}" for status, number in sorted(by_status.items())]

@@ -170,7 +170,9 @@ class Checkout:
         compared, _ = commits.auto_merge(git, parents)
         left_out = self._add(compared)
         tree, files = self._written(compared)
-        fault = f"the agent left files that git cannot store: {list_names(left_out)}" if left_out else None
+        fault = None
+        if left_out:
+            fault = f"the agent left files that git cannot store: {list_names(left_out)}"
         pointers, outsized = self._pointers(tree, files.names)
         if outsized:
             problem = f"the agent changed files that the repository keeps in Git LFS: {list_names(outsized)}"

@@ -180,7 +180,9 @@ class RepositoryMirror:
         lines = (line.partition("\t") for line in output.splitlines() if not line.startswith("ref: "))
         commit_of = {name: sha for sha, _, name in lines}
         others = sorted(name for name in commit_of if name in above or name.startswith(f"refs/heads/{branch}/"))
-        beside = others[0].removeprefix("refs/heads/") if others and wanted not in commit_of else None
+        beside = None
+        if others and wanted not in commit_of:
+            beside = others[0].removeprefix("refs/heads/")
         default = default_of(output) if "HEAD" in commit_of else None
         sources = {branch: wanted} if wanted in commit_of else {}
         refs = dict.fromkeys(sources, _BRANCH)

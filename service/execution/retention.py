@@ -234,7 +234,9 @@ class Retention:
             host = hosts.at(connection, first.organization_id, first.platform, first.url)
             configured = repositories.by_path(connection, first.organization_id, first.platform, first.path)
         patterns = None if configured is None else configured.protected
-        part = configured.setup.part if configured is not None and configured.setup is not None else None
+        part = None
+        if configured is not None and configured.setup is not None:
+            part = configured.setup.part
         with tempfile.TemporaryDirectory(prefix="runwarden-branches-") as home:
             login = partial(self._tokens.at, host)
             git = GitRunner(Path(home), self._git_timeout_s, url=first.url, token_of=login)

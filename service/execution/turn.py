@@ -249,7 +249,9 @@ class TurnExecution:
             error = AgentFailedError(f"the agent was stopped for passing its limit of {fault} in [execution.agent]")
         # Callers read this text, and need not know where the data folder is.
         text = str(error).replace(f"{self.folder.root}/", "")
-        kind = error.reason if isinstance(error, AgentFailedError) and error.reason != "failed" else None
+        kind = None
+        if isinstance(error, AgentFailedError) and error.reason != "failed":
+            kind = error.reason
         return _failed_turn(attempt.turn, text, kind)
 
     def _pause_or_fail(self, attempt: Attempt, error: PausedAgentError) -> TurnOutcome:

@@ -129,7 +129,9 @@ class Attempt:
         with self.recorder.database.read() as connection:
             configured = repositories.by_path(connection, run.organization_id, run.platform, run.path)
             self._setup = setup = (configured and configured.setup) or RepositorySetup()
-            host = hosts.at(connection, run.organization_id, run.platform, run.url) if setup.submodules else None
+            host = None
+            if setup.submodules:
+                host = hosts.at(connection, run.organization_id, run.platform, run.url)
             default = repositories.default_branch(connection, run.url)
             pack = turn_files.content(connection, self.at_work.key, turn_files.COMMIT)
         self._mirror = RepositoryMirror(self.folder.mirrors, git, setup.part)
@@ -230,7 +232,9 @@ class Attempt:
         conflicts = self._checkout.apply(text)
         if conflicts is None:
             is_masked = any(line.startswith("-") and MASK in line for line in text.splitlines())
-            reason = "takes out a secret, which its patch masks" if is_masked else "does not fit the branch any longer"
+            reason = "does not fit the branch any longer"
+            if is_masked:
+                reason = "takes out a secret, which its patch masks"
             return _without_change(number, f"What turn {number} changed {reason}")
         whose = "An earlier attempt at this turn" if number == self.turn.number else f"Turn {number}"
         text = f"{whose} was not finished: what it changed is in the checkout, and not committed yet."
@@ -307,7 +311,9 @@ class Attempt:
             self._setup,
         )
         # A fork's head neither uses nor fills the cached folders.
-        cache = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}") if not run.head_ref else None
+        cache = None
+        if not run.head_ref:
+            cache = folder.caches / run.organization_id / ids.address_key(f"setup {run.url}")
         with self.tracer.step("set up"):
             since_ns = agent_process.set_up(command, cache, self.log, self.secrets, self._check)
             if since_ns is not None:

@@ -159,7 +159,9 @@ def post_comment(forge: Forge, subject: Subject) -> Posted:
     """Comment on the issue that a run is with the state of the run, or bring that comment up to date."""
     turn, issue = subject.turn, int(subject.posting.wanted["issue"])
     text = (turn.failure or turn.summary or turn.reason) if turn.outcome else None
-    standing = _STANDINGS[turn.outcome] if turn.outcome or turn.attempt else "is waiting for a slot"
+    standing = "is waiting for a slot"
+    if turn.outcome or turn.attempt:
+        standing = _STANDINGS[turn.outcome]
     parts = [subject.mark, f"{in_code(subject.run.agent)} {standing}."]
     parts.append(subject.shown(text, _MAX_SUMMARY))
     if subject.linked is not None and subject.linked.url:

@@ -39,7 +39,9 @@ def post(database: Database, tokens: HostTokens, settings: Settings, clock: Cloc
             requested = postings.of_run(connection, run_id)
         names = [*settings.secret_names, *(host.token_env for host in connected)]
         names += () if agent is None else agent.secret_names
-        run_url = None if settings.run_url is None else settings.run_url.replace("{run_id}", run.id)
+        run_url = None
+        if settings.run_url is not None:
+            run_url = settings.run_url.replace("{run_id}", run.id)
         by_kind = {other.kind: other for other in requested if other.kind != "status"}
         issue = by_kind["comment"].wanted["issue"] if "comment" in by_kind else None
         mask = Secrets(of_environment(names) | tokens.rotated_tokens(connected)).mask
@@ -85,6 +87,8 @@ def forge_of(tokens: HostTokens, host: Host | None, run: Run | Repository, timeo
     except TokenError as error:
         raise ForgeError(str(error), is_unreachable=True) from error
     if host.api_url is None or token is None:
-        lacking = "API address (--api-url)" if host.api_url is None else "token (--token-env, and its variable)"
+        lacking = "token (--token-env, and its variable)"
+        if host.api_url is None:
+            lacking = "API address (--api-url)"
         raise ForgeError(f"the connected host {host.host} has no {lacking}, which results need")
     return FORGES[run.platform](host.api_url, run.path, token, timeout_s)

@@ -219,7 +219,9 @@ def _body(report: Report, findings: Findings, listed: Findings, marks: Marks, me
         lines += ["", "Not at a line of this diff:", "", *fitting]
         if len(fitting) < len(items):
             lines.append(f"- and {len(items) - len(fitting)} more")
-    hint = " Resolve a thread, or tick a box, and its finding is not posted again." if findings else ""
+    hint = ""
+    if findings:
+        hint = " Resolve a thread, or tick a box, and its finding is not posted again."
     return "\n".join([*lines, "", f"{report.origin}{hint}", "", marks.review(memory)])
 
 

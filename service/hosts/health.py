@@ -63,7 +63,9 @@ class HealthProbes:
         for host in hosts:
             url = None
             if host.probe != "api":
-                template = host.clone_url if host.clone_url is not None and "{path}" not in host.clone_url else None
+                template = None
+                if host.clone_url is not None and "{path}" not in host.clone_url:
+                    template = host.clone_url
                 url = next((row.url for row in repositories if row.platform == host.platform), template)
             now = time.monotonic()
             with self._lock:
@@ -82,7 +84,9 @@ class HealthProbes:
             try:
                 verdict = answer.result(max(0.0, until - time.monotonic()))
             except TimeoutError:
-                who = "the answer, or its token, did not come" if host.token_command or host.app else "gave no answer"
+                who = "gave no answer"
+                if host.token_command or host.app:
+                    who = "the answer, or its token, did not come"
                 verdict = HostState("unreachable", f"{host.host}: {who} within {self._settings.timeout_s:g} s")
             # A change is logged with its reason, which callers do not see.
             with self._lock:
@@ -141,7 +145,9 @@ class HealthProbes:
         if answer.status == HTTPStatus.TOO_MANY_REQUESTS or (answer.status in _UNAUTHORIZED and is_spent):
             return HostState("degraded", f"{answered}: the rate limit of the token is spent")
         if answer.status in _UNAUTHORIZED:
-            fix = f"check the token in {host.token_env}" if host.token_env else "give the host a token with --token-env"
+            fix = "give the host a token with --token-env"
+            if host.token_env:
+                fix = f"check the token in {host.token_env}"
             fix = "check what its token may do" if host.token_command or host.app else fix
             return HostState("unauthorized", f"{answered}; {fix}")
         if not answer.is_success:

@@ -175,5 +175,7 @@ class _Installation:
             return answer
         message = table(answer.body).get("message", "")
         text = f"GitHub gave the App {self._app.id} no token: {answer.status} {message}".rstrip()
-        fix = f"; check app id, key_file {self._app.key_file} and installation_id" if answer.status in _REFUSED else ""
+        fix = ""
+        if answer.status in _REFUSED:
+            fix = f"; check app id, key_file {self._app.key_file} and installation_id"
         raise TokenError(f"{text}{fix}", is_unreachable=answer.status not in _REFUSED)

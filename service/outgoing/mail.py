@@ -257,7 +257,9 @@ def deliver(
     with database.read() as connection:
         invitation = invitations.by_id(connection, invitation_id)
         code = invitations.waiting_code(connection, invitation_id)
-        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
+        owner = None
+        if invitation is not None:
+            owner = organizations.by_id(connection, invitation.organization_id)
         parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
     now = clock()
     if invitation is None or code is None or owner is None or (only_due and invitation.due_at > now):
@@ -281,7 +283,9 @@ def deliver(
     if failure is None:
         _logger.info("sent the invitation %s of %s", invitation_id, owner.id)
     else:
-        fix = "see: runwarden service invitation list" if failure.refused else "it is retried automatically"
+        fix = "it is retried automatically"
+        if failure.refused:
+            fix = "see: runwarden service invitation list"
         _logger.error("%s exists, but its invitation was not sent: %s; %s", owner.id, failure, fix)
     with database.read() as connection:
         return invitations.by_id(connection, invitation_id)

@@ -89,7 +89,9 @@ def show_invitation(context: RequestContext, code: str = "") -> Response:
     code = code.strip()
     with context.database.read() as connection:
         invitation = invitations.by_code(connection, code) if code else None
-        owner = None if invitation is None else organizations.by_id(connection, invitation.organization_id)
+        owner = None
+        if invitation is not None:
+            owner = organizations.by_id(connection, invitation.organization_id)
         parent = None if owner is None else organizations.by_id(connection, owner.parent_id or "")
     now = context.expiry_clock()
     is_open = invitation is not None and invitation.accepted_at is None and invitation.expires_at > now

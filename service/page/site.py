@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from http import HTTPStatus
 from importlib.resources import files
+from types import NoneType
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -84,7 +85,8 @@ _TEMPLATES: Final = Environment(
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
-    finalize=lambda value: "" if value is None else printable(value) if type(value) is str else value,
+    # `None` is nothing; a text that is no markup is made printable.
+    finalize=lambda value: printable(value or "") if type(value) in {str, NoneType} else value,
 )
 _TEMPLATES.globals.update(when=when, ago=ago, between=between, plural=plural, address=address, version=_VERSION)
 _TEMPLATES.globals["repository_name"] = repository_name

@@ -111,9 +111,13 @@ def anybody(request: Request, context: RequestContext) -> Visitor | None:
             session = sessions.by_value(connection, value, now, secret=context.operator_token)
         if session is None:
             return None
-        owner = None if session.organization_id is None else organizations.by_id(connection, session.organization_id)
+        owner = None
+        if session.organization_id is not None:
+            owner = organizations.by_id(connection, session.organization_id)
         token = None if session.token_id is None else tokens.by_id(connection, session.token_id)
-        member = None if session.member_id is None else sessions.member(connection, session.member_id)
+        member = None
+        if session.member_id is not None:
+            member = sessions.member(connection, session.member_id)
     if now - session.seen_at >= sessions.SEEN_MICROS:
         with context.database.write() as connection:
             sessions.note_use(connection, session, now)

@@ -169,7 +169,9 @@ def _members(source: Path) -> Iterator[tuple[tarfile.TarInfo, IO[bytes]]]:
             if _DATABASE not in number:
                 raise BackupError(f"{source} is not a back-up of this service: it does not contain {_DATABASE}")
             for entry in tar:
-                file = tar.extractfile(entry) if entry.isreg() and _NAME.fullmatch(entry.name) else None
+                file = None
+                if entry.isreg() and _NAME.fullmatch(entry.name):
+                    file = tar.extractfile(entry)
                 if file is None or number[entry.name] > 1:
                     raise BackupError(f"{source} is not a back-up of this service: it contains {entry.name!r}")
                 yield entry, file

@@ -112,7 +112,9 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
                 pass  # the file is nested too deeply for the parser, but may be correct
             except ValueError as error:
                 place = re.search(r"line (\d+)", str(error))
-                reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is not valid TOML"
+                reason = "it is not valid TOML"
+                if isinstance(error, json.JSONDecodeError):
+                    reason = error.msg
                 title, number = f"The file cannot be parsed: {reason}", int(place[1]) if place else None
                 drafts.append(_draft("data-syntax", path, number, title, "Programs that read it fail."))
     modules = [path for path in paths if path.endswith((".py", ".pyi"))]
@@ -276,7 +278,9 @@ class Review:
         self.counts = ", ".join(counts) or "no findings"
         """`1 blocker, 2 majors`, or `no findings`."""
         verdict = _VERDICTS[min(counted, key=SEVERITIES.index, default="note")]
-        turns = "" if last is None else f"; {len(self._resolved)} resolved, {len(self._still)} still open"
+        turns = ""
+        if last is not None:
+            turns = f"; {len(self._resolved)} resolved, {len(self._still)} still open"
         self.summary = f"{verdict}: {self.counts} in {plural(len(checkout.changes), 'file')}{turns}."
         """The review in one line, for a list of runs."""
 

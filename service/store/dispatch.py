@@ -226,7 +226,9 @@ def _reason(
         return "the disk of every worker is nearly full"
     lane = next((row for row in under_way if (row.url, row.branch) == (run.url, run.branch)), None)
     if lane is not None:
-        other = lane.id if for_operator or lane.organization_id == run.organization_id else "another run"
+        other = "another run"
+        if for_operator or lane.organization_id == run.organization_id:
+            other = lane.id
         return f"{other} is at work on the branch {run.branch}"
     takers = Counter(row.slug for row in under_way)
     own_slots = sum(row.organization_id == run.organization_id for row in under_way)

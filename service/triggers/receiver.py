@@ -345,7 +345,9 @@ def approve(connection: sa.Connection, entry_id: str, active_runs: int, approver
     """
     entry = deliveries.by_id(connection, entry_id)
     if entry is None or entry.request is None:
-        state = "is not there" if entry is None else f"does not wait: {entry.result} {entry.detail}".rstrip()
+        state = "is not there"
+        if entry is not None:
+            state = f"does not wait: {entry.result} {entry.detail}".rstrip()
         raise ApprovalError(f"{entry_id} {state}")
     decision = _start(connection, TurnRequest(**entry.request), active_runs, now)
     run = runs.by_id(connection, decision.run_id or "")

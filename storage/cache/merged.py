@@ -60,7 +60,9 @@ class MergedCaches(Struct, eq=False):
 
     async def _place(self, row: str | None, condition: RunFilter, sort: RunSort) -> int | None:
         profile, run_id = split_row_id(row or "")
-        key = await self._caches[profile].key(run_id, condition, sort) if profile in self._caches else None
+        key = None
+        if profile in self._caches:
+            key = await self._caches[profile].key(run_id, condition, sort)
         if key is None:
             return None
         names = list(self._caches)

@@ -48,7 +48,9 @@ class SetAside(Struct, frozen=True):
     """Whether the cache was damaged; otherwise another version of Runwarden created its layout."""
 
     def __str__(self) -> str:
-        reason = "was damaged" if self.is_damaged else "was made by another version of Runwarden"
+        reason = "was made by another version of Runwarden"
+        if self.is_damaged:
+            reason = "was damaged"
         return f"The cache {reason}. It is now {self.path}, and the runs are fetched again."
 
 

@@ -78,7 +78,9 @@ def by_status(connection: sqlite3.Connection, condition: RunFilter, remembered: 
     query = counts if base else "SELECT status, runs FROM statuses WHERE runs > 0"
 
     def read() -> dict[str, int]:
-        indexed = texts.by_status(connection, base) if base.search and remembered.reads_texts else None
+        indexed = None
+        if base.search and remembered.reads_texts:
+            indexed = texts.by_status(connection, base)
         if indexed is None:
             return dict(connection.execute(query, matching.parameters).fetchall())
         return indexed

@@ -288,7 +288,9 @@ class RunMerge(Struct, frozen=True):
             if asked_us < seen_us <= asked_us + _CLOCK_SET_BACK_US:
                 continue
             # Some services round listed times to whole seconds.
-            rounded_us = written_us % _SECOND_US if entry.updated_us % _SECOND_US == 0 else 0
+            rounded_us = 0
+            if entry.updated_us % _SECOND_US == 0:
+                rounded_us = written_us % _SECOND_US
             is_before_write = NO_TIME_US < entry.updated_us < written_us - rounded_us
             if is_before_write and not answer.is_of_write:
                 continue

@@ -90,7 +90,9 @@ def judge(connection: sqlite3.Connection) -> frozenset[str]:
     limits = durations(connection, (repository for _, _, repository, *_ in candidates))
     stuck: dict[int, tuple[str, int, int]] = {}
     for run, run_id, repository, active_since_us, taken_us, is_flagged in candidates:
-        p95_us = round(limits[repository].p95_s * SECOND_US) if repository in limits else 0
+        p95_us = 0
+        if repository in limits:
+            p95_us = round(limits[repository].p95_s * SECOND_US)
         if taken_us > max(FLOOR_US, FACTOR * p95_us) * (HOLD if is_flagged else 1):
             stuck[run] = run_id, active_since_us, p95_us
     freed, new = flagged.keys() - stuck.keys(), stuck.keys() - flagged.keys()

@@ -57,7 +57,9 @@ class ModelUsage(Struct, frozen=True):
         if self.cost_usd is None:
             return f"{tokens}cost unknown"
         least = "at least " if self.unpriced_requests else ""
-        price_note = f", list prices of {self.list_prices_of}" if self.list_prices_of else ""
+        price_note = ""
+        if self.list_prices_of:
+            price_note = f", list prices of {self.list_prices_of}"
         return f"{tokens}{least}${self.cost_usd:.{2 if self.cost_usd >= 1 else 4}f}{price_note}"
 
 

@@ -201,7 +201,9 @@ class ChoiceField(LineField):
         if not matches:
             self.say(self._resting_hint)
             return
-        more = f" and {len(matches) - _SUGGESTIONS_SHOWN} more" if len(matches) > _SUGGESTIONS_SHOWN else ""
+        more = ""
+        if len(matches) > _SUGGESTIONS_SHOWN:
+            more = f" and {len(matches) - _SUGGESTIONS_SHOWN} more"
         match = ""
         if self.value:
             match = " matches" if len(matches) == 1 else " match"

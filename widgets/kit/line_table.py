@@ -87,7 +87,9 @@ class LineTable(CursorView, Generic[T]):
         self.items = items
         self.total = len(items)
         indexes = (index for index, item in enumerate(items) if current is not None and item.key == current.key)
-        here = 0 if current is None else next(indexes, min(self.cursor, max(0, len(items) - 1)))
+        here = 0
+        if current is not None:
+            here = next(indexes, min(self.cursor, max(0, len(items) - 1)))
         moved = here - self.cursor if before else 0
         self.cursor = here
         self.virtual_size = Size(0, len(items) + HEADER)

@@ -310,7 +310,9 @@ def log_pieces(raw: bytes) -> list[TextPiece]:
             # Hidden and blinking text, and backgrounds, are left out.
             list(decoder.decode(f"\x1b[{part.replace(':', ';')}m"))
             style = decoder.style
-            colour = None if style.color is None else style.color.downgrade(ColorSystem.STANDARD).number
+            colour = None
+            if style.color is not None:
+                colour = style.color.downgrade(ColorSystem.STANDARD).number
             if colour is not None:
                 tone = _TONES[colour % len(_TONES)]
             elif style.bold:

@@ -52,7 +52,9 @@ def turn_lines(turns: Sequence[Turn], now: datetime, as_of: datetime, width: int
     ended_at: datetime | None = None
     for turn in turns:
         if lines:
-            idle_s = (turn.started_at - ended_at).total_seconds() if turn.started_at and ended_at else 0.0
+            idle_s = 0.0
+            if turn.started_at and ended_at:
+                idle_s = (turn.started_at - ended_at).total_seconds()
             lines.append(line((f"┈ idle {span(idle_s)}", QUIET)) if idle_s >= IDLE_FROM_S else line())
         lines += _turn(turn, now, as_of, longest, width)
         ended_at = turn.ended_at

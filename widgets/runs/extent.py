@@ -66,7 +66,9 @@ class ExtentLine(Struct, frozen=True):
         counted = f"{extent.matching:,}{'' if extent.is_counted else '+'} of {extent.held:,}"
         counted = counted if extent.is_filtered and not self.has_counts else ""
         unknown = f"{extent.undecided:,} unknown" if extent.undecided else ""
-        tail = f"{coverage.dropped:,} without an id" if coverage.dropped else ""
+        tail = ""
+        if coverage.dropped:
+            tail = f"{coverage.dropped:,} without an id"
         texts = []
         for middle in self._progress() or [*map(_quiet, self._complete())] or [Content()]:
             parts = _quiet(counted), _quiet(unknown), middle, _quiet(tail)
@@ -90,7 +92,9 @@ class ExtentLine(Struct, frozen=True):
         newest = coverage.ranges[0].end if coverage.ranges else None
         since_at = coverage.complete_since
         # The fetched share of the runs, or of the time that they span.
-        share = progress.done_runs / progress.estimated_runs if progress.estimated_runs else None
+        share = None
+        if progress.estimated_runs:
+            share = progress.done_runs / progress.estimated_runs
         if share is None and newest is not None and since_at is not None and newest - since_at < self.history:
             share = (newest - since_at) / self.history
         if share is None:

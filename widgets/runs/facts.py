@@ -269,8 +269,12 @@ def timeline(view: RunView, now: datetime, as_of: datetime, width: int) -> list[
     lines = []
     for period in seen:
         # At least one cell, and never beyond the end.
-        before = min(round(bar * (period.start - begin).total_seconds() / whole_s), bar - 1) if bar else 0
-        cells = min(max(1, round(bar * (period.seconds or 0.0) / whole_s)), max(1, bar - before)) if bar else 0
+        before = 0
+        if bar:
+            before = min(round(bar * (period.start - begin).total_seconds() / whole_s), bar - 1)
+        cells = 0
+        if bar:
+            cells = min(max(1, round(bar * (period.seconds or 0.0) / whole_s)), max(1, bar - before))
         fact = STATUS_BY_NAME.get(period.status or "")
         if period.is_final:
             fill = RESTING
@@ -299,5 +303,7 @@ def timeline_in_brief(view: RunView, as_of: datetime) -> Content:
     for period in periods(view.detail, as_of):
         space, took = ("", "") if period.seconds is None else (" ", span(period.seconds))
         parts.append(line((f"{period.badge.word}{space}", period.badge.style), took))
-    result = f": {safe_text(view.detail.summary.result)}" if view.detail.summary.result else ""
+    result = ""
+    if view.detail.summary.result:
+        result = f": {safe_text(view.detail.summary.result)}"
     return Content.styled(" ▸ ", QUIET).join(parts) + result

@@ -87,7 +87,9 @@ class ViewBar(ClickableLine):
         parts = []
         for index, tab in enumerate(self.tabs):
             is_current = index == self.current
-            count = f" {tab.count:,}" if tab.count is not None and (counts or is_current) else ""
+            count = ""
+            if tab.count is not None and (counts or is_current):
+                count = f" {tab.count:,}"
             content = Content.assemble((tab.title, QUIET), (count, STYLES["plain" if tab.count else "quiet"]))
             if is_current:
                 content = Content.styled(f"[{tab.title}{'•' if self.is_changed else ''}{count}]", "$accent bold")
@@ -138,7 +140,9 @@ class SuggestionList(Widget):
         width = max((cell_len(offer.insert) for offer in self.offers), default=0)
         lines = []
         for index, offer in enumerate(self.offers):
-            ground = " on $block-cursor-blurred-background" if index == self.chosen else ""
+            ground = ""
+            if index == self.chosen:
+                ground = " on $block-cursor-blurred-background"
             name = (" ▸ " if ground else "   ", f"$accent{ground}"), (fit(offer.insert, width), f"$foreground{ground}")
             about = f"  {offer.about} " if offer.about else " ", f"$foreground 70%{ground}"
             lines.append(Content.assemble(*name, about))

@@ -368,7 +368,7 @@ def test_only_the_turn_that_fills_the_disk_fails(small_disk: Path) -> None:
 def test_only_the_largest_turn_is_blamed_for_a_full_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A checkout does not count, and only the largest turn fails; if others filled the disk, none does."""
     free = [Usage(1000, 1000)]
-    monkeypatch.setattr(disk, "left", lambda _: free[-1])
+    monkeypatch.setattr(disk, "room_left", lambda _: free[-1])
     shared = SharedDisk(AgentLimits(disk_reserve_bytes=200, disk_reserve_files=0), slots=2)
     honest, hungry = shared.join(tmp_path), shared.join(tmp_path)
     for turn in (honest, hungry):
