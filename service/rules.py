@@ -154,7 +154,8 @@ class TriggerRule(BaseModel, frozen=True, extra="forbid", hide_input_in_errors=T
 
     def mismatch(self, event: HookEvent) -> str | None:
         """Why this rule starts no run for an event; None if it starts one."""
-        has_label, is_assigned = _share(self.labels, event.labels), _share(self.assignees, event.assignees)
+        has_label = _share(self.labels, event.labels)
+        is_assigned = _share(self.assignees, event.assignees)
         is_command = event.command == self.command
         if event.kind not in self.on:
             return f"not on {event.kind}"

@@ -172,7 +172,8 @@ async def retry_runs(
         details = (await engine.cache.details([row.name for row in to_send])).values()
         platforms = {detail.run.repository.platform for detail in details}
         invocation.output.note(warning_of(await engine.cache.health(), platforms, engine.settings.console.health_ok))
-        base_url, cap = engine.client.base_url, engine.settings.console.send_cap
+        base_url = engine.client.base_url
+        cap = engine.settings.console.send_cap
         batches = f", {cap} at a time" if len(to_send) > cap else ""
         if not options.dry_run and confirm_batch(invocation, results, "Retry", batches, yes=yes):
             results = await send_batch(invocation, engine, results, Retry.document, "sent", cap)

@@ -97,7 +97,8 @@ class RunBatch(Struct, frozen=True):
             if runs := [run for run in self.runs if not self._facts_of(run)[name]]:
                 break
         else:
-            problem, fix = "named agents take no instructions", "Leave this empty."
+            problem = "named agents take no instructions"
+            fix = "Leave this empty."
             has_more = self.text is RETRY and words.strip()
             runs = [run for run in self.runs if has_more and isinstance(self.asked[run.run_id].request, StartAgent)]
         if not runs:

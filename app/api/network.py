@@ -91,7 +91,8 @@ class Network(Struct, frozen=True):
         if self.proxy == NONE:
             proxies, direct = {}, "*"
         elif self.proxy != FROM_ENVIRONMENT:
-            proxies, direct = dict.fromkeys(_PROXIES, _encode_login(self.proxy)), ""
+            proxies = dict.fromkeys(_PROXIES, _encode_login(self.proxy))
+            direct = ""
         for name, address in proxies.items():
             with suppress(ValueError):  # git may accept schemes that we refuse, such as socks4.
                 proxies[name] = _encode_login(address)

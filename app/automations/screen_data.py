@@ -145,7 +145,8 @@ async def read_automations(state: State, settings: Settings, profile: str, now: 
         badge = Badge("◌", "no bot is running:", "warn")
         hint = f"{settings.command_line} watch starts one"
     elif is_outdated:
-        badge, hint = Badge("▲", "the running bot uses an older file:", "warn"), f"kill -HUP {bot}"
+        badge = Badge("▲", "the running bot uses an older file:", "warn")
+        hint = f"kill -HUP {bot}"
     status = None
     if views or waiting or is_outdated:
         status = Status(badge, safe_text(hint), len(waiting))

@@ -110,7 +110,8 @@ async def _break_host(folder: Path) -> None:
 
 async def main(folder: Path, lab_token: str, own_agent: str = "") -> None:
     """Work until standard input closes; without a lab token, the first runs were executed before."""
-    loop, work = asyncio.get_running_loop(), asyncio.create_task(_work(folder, lab_token, own_agent))
+    loop = asyncio.get_running_loop()
+    work = asyncio.create_task(_work(folder, lab_token, own_agent))
 
     def wait_for_end() -> None:
         sys.stdin.read()

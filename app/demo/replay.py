@@ -39,7 +39,9 @@ def main(sessions: Path, pace_s: float) -> int:
     seconds = 0.0
     if pace_s:
         seconds = min(MAX_S, max(SHORTEST_S, pace_s * random.lognormvariate(0, 0.7)))
-    output, failed, quiet = "", False, os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    output = ""
+    failed = False
+    quiet = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
     for event in events:
         time.sleep(seconds / len(events))
         for block in blocks(event):
@@ -51,7 +53,8 @@ def main(sessions: Path, pace_s: float) -> int:
             elif "command" in arguments:
                 command = arguments["command"].replace("python3", shlex.quote(sys.executable))
                 done = subprocess.run(["sh", "-c", command], env=quiet, capture_output=True, text=True, check=False)
-                output, failed = (done.stdout + done.stderr).rstrip(), done.returncode != 0
+                output = (done.stdout + done.stderr).rstrip()
+                failed = done.returncode != 0
             elif block.get("type") == "tool_result" and "is_error" in block:
                 block["content"], block["is_error"] = output, failed
         event["timestamp"] = datetime.now(UTC).isoformat()

@@ -59,7 +59,9 @@ class Engine(AbstractAsyncContextManager["Engine", None]):
         self.state = state
         """The automations' state and the leases. An error: they cannot be used, and each process polls for itself."""
         self.events = EventBus()
-        poll, publish, leases = profile.poll, self.events.publish, state if isinstance(state, State) else None
+        poll = profile.poll
+        publish = self.events.publish
+        leases = state if isinstance(state, State) else None
         # A user waits for a command's requests; a console and a bot poll in the background.
         for_runs, for_health = (
             client if actor == "cli" else client.at(priority) for priority in (Priority.ACTIVE, Priority.HEALTH)

@@ -311,7 +311,8 @@ class Backfill:
 
         most, pages = math.inf, float(MAX_WINDOW_PAGES)
         if since is None:
-            most, pages = OLDER_RUNS, OLDER_RUNS / self._runs.reader.page_size / PARALLEL
+            most = OLDER_RUNS
+            pages = OLDER_RUNS / self._runs.reader.page_size / PARALLEL
         before = await self._cache.coverage(), await self._cache.count(RunFilter())
         self._asked_for += 1
         try:

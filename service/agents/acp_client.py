@@ -160,13 +160,16 @@ class Turn:
         if self._is_lost:
             # The instructions rely on the session, which has the earlier turns.
             instructions = f"Earlier turns of this task, as JSON:\n{self.conversation}\n\nNow:\n\n{instructions}"
-        texts, stop_reason, usage = [instructions, *self._messages()], "cancelled", None
+        texts = [instructions, *self._messages()]
+        stop_reason = "cancelled"
+        usage = None
         while texts and not self._is_stopped:
             self._session = session
             answer = await connection.prompt(session, [text_block("\n\n".join(texts))])
             self._session = ""
             # opencode's own `usage` is that of its last answer alone.
-            stop_reason, usage = answer.stop_reason, (answer.field_meta or {}).get("quota")
+            stop_reason = answer.stop_reason
+            usage = (answer.field_meta or {}).get("quota")
             texts = self._messages()
         report("end", stop_reason=stop_reason, usage=usage, seconds=round(time.monotonic() - self._begun, 3))
 

@@ -94,6 +94,7 @@ def addresses_of(host: Host, port: int, fixed: str | None, *, by_name: bool = Fa
         raise RefusedError(f"{host.text} was refused: it has no address ({error})") from error
     if public := [address for address in addresses if is_public(address[0])]:
         return [(host.text, port)] if by_name else public
-    text, ip = f"{host.text} was refused: its address {addresses[0][0]} is not public", addresses[0][0]
+    text = f"{host.text} was refused: its address {addresses[0][0]} is not public"
+    ip = addresses[0][0]
     fix = f'if the agent may reach it, allow that address: egress = ["{host.text}:{port}={ip}"]'
     raise RefusedError(f"{text}; {fix}")

@@ -49,7 +49,8 @@ def _without_json(text: str, depth: int) -> str:
         return text
     message, end = match
     # Gemini's errors may be in a list.
-    before, after = re.sub(r"\[\s*$", "", text[:start]), re.sub(r"^\s*\]", "", text[end:])
+    before = re.sub(r"\[\s*$", "", text[:start])
+    after = re.sub(r"^\s*\]", "", text[end:])
     return before + _without_json(message, depth - 1) + _without_json(after, depth - 1)
 
 
@@ -293,7 +294,9 @@ class OutcomeReader:
             if kind in endings:
                 return _failure(kind, error, model)
         if report.error:
-            message, words, subject = report.error, error, "the agent says" if error else "the agent failed"
+            message = report.error
+            words = error
+            subject = "the agent says" if error else "the agent failed"
         elif status:
             message = words = in_words(" ".join(self._last))
             subject = f"the agent exited with status {status}"

@@ -151,7 +151,8 @@ def _claude(event: Event) -> Iterator[Step]:
         failed = event.get("is_error") is True or event.get("subtype") not in (None, "success")
         text = (event.get("result") or event.get("errors") or event.get("subtype")) if failed else ""
         counted = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
-        seconds, tokens = _seconds(event.get("duration_ms")), _total(usage, *counted)
+        seconds = _seconds(event.get("duration_ms"))
+        tokens = _total(usage, *counted)
         yield _step("ended", text, at, seconds=seconds, tokens=tokens, failed=failed)
     elif event.get("subtype") == "api_retry":
         answer = f"{_text(event.get('error_status'))} {_text(event.get('error'))}".strip()
@@ -185,8 +186,11 @@ def _codex(event: Event) -> Iterator[Step]:
 
 def _acp(event: Event) -> Iterator[Step]:
     at, update = event.get("at"), table(event.get("update"))
-    text, call = table(update.get("content")).get("text"), update.get("toolCallId")
-    title, arguments, result = _text(update.get("title")), table(update.get("rawInput")), update.get("rawOutput")
+    text = table(update.get("content")).get("text")
+    call = update.get("toolCallId")
+    title = _text(update.get("title"))
+    arguments = table(update.get("rawInput"))
+    result = update.get("rawOutput")
     parts = _parts(update, "content")
     match event.get("acp"), update.get("sessionUpdate"):
         case "update", "agent_message_chunk":

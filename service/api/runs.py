@@ -247,7 +247,8 @@ async def begin(context: Context, caller: Caller, start: RunStart, begin_with: s
             target = _first_target(
                 connection, caller.organization.id, [asked_for], f"{asked_for.platform}:{asked_for.path}"
             )
-        owner, place = caller.organization.id, (target.platform, target.path, target.url)
+        owner = caller.organization.id
+        place = (target.platform, target.path, target.url)
         plain = TurnRequest(owner, DEFAULT_NAME, *place, branch, start.instructions, metadata=start.metadata)
         return target, replace(plain, trace_parent=context.tracer.parent(), caller=caller.token.alias)
 
@@ -360,7 +361,8 @@ async def start_agent(name: str, context: RequestContext, caller: RunWriter, sta
             platforms, path = [*PLATFORMS], text
             if exact is None and (where := location(text)) is not None:
                 connected = hosts.of(connection, owner)
-                platforms, path = [host.platform for host in connected if host.host == where.host], where.path
+                platforms = [host.platform for host in connected if host.host == where.host]
+                path = where.path
             candidates = []
             for platform in platforms:
                 with contextlib.suppress(ValueError):

@@ -208,7 +208,8 @@ class _Organizations:
             self.known[organization.slug] = organization
         elif entry.budget and budget != DayBudget(day_usd=organization.day_usd, day_tokens=organization.day_tokens):
             organizations.change(self._connection, organization.id, **budget.model_dump())
-        connected, lines = {host.platform: host for host in self._hosts[organization.id]}, list[str]()
+        connected = {host.platform: host for host in self._hosts[organization.id]}
+        lines = list[str]()
         for host in map(setup.host_of, entry.hosts):
             before = connected.get(host.platform)
             self.applied.append(_outcome("host", host.platform, organization.id, before, host))
@@ -223,7 +224,8 @@ class _Organizations:
                 repository = setup.repository_of(repository_entry, present, connected.values(), self._folder)
             except ValueError as error:
                 raise SetupError(f"repository {repository_entry.name}: {error}") from error
-            key, name = setup.repository_key(repository), f"{repository.platform}:{repository.path}"
+            key = setup.repository_key(repository)
+            name = f"{repository.platform}:{repository.path}"
             self.applied.append(_outcome("repository", name, organization.id, present.get(key), repository))
             if present.get(key) != repository:
                 present[key] = repository
@@ -237,7 +239,9 @@ class _Organizations:
             documents.append({**shown, "url": (url := without_login(repository.url)), "connected": is_connected})
             unconnected = _UNCONNECTED if is_connected is False else ""
             lines.append(f"  repository {name}  {self.applied[-1]['outcome']}  {url}{unconnected}")
-        token_documents, token_lines, held_tokens = [], list[str](), self._tokens[organization.id]
+        token_documents = []
+        token_lines = list[str]()
+        held_tokens = self._tokens[organization.id]
         valid = {token.alias: token for token in reversed(held_tokens) if token.is_valid(self._now)}
         newest = {token.alias: token for token in held_tokens}
         differs = [] if existing is None else _differences(existing, entry)
@@ -274,7 +278,9 @@ def _differences(organization: Organization, entry: OrganizationEntry) -> list[s
 
     The commands are not run: applying a document again must not undo later decisions.
     """
-    slug, target, present = organization.slug, set(entry.entitlements), set(organization.entitlements)
+    slug = organization.slug
+    target = set(entry.entitlements)
+    present = set(organization.entitlements)
     verb = "activate" if entry.active else "deactivate"
     commands = [] if organization.active == entry.active else [f"{verb} {slug}"]
     commands += [f"grant {slug} {entitlement}" for entitlement in sorted(target - present)]

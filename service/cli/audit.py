@@ -37,7 +37,8 @@ def list_all(admin: AdminContext, slug: str | None, since: str | None, action: s
         rows = trail.latest(connection, limit, organization_id=owner_id, since=begin, action=action)
     documents = list[Row]()
     for row in rows:
-        at, owned = rfc3339(row.at), {"target": row.target, "organization_id": row.organization_id}
+        at = rfc3339(row.at)
+        owned = {"target": row.target, "organization_id": row.organization_id}
         document = {"at": at, "id": row.id, "actor": row.actor, "action": row.action, "outcome": row.outcome}
         outcome = "" if row.outcome == trail.DONE else row.outcome
         owner = "" if row.organization_id == row.target else row.organization_id

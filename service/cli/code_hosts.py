@@ -87,7 +87,8 @@ def check(admin: AdminContext, slug: str) -> None:
             verdicts = probes.ask(connected, known)
     rows = list[Row]()
     for row in connected:
-        status, reason = verdicts[row.platform].status, verdicts[row.platform].reason
+        status = verdicts[row.platform].status
+        reason = verdicts[row.platform].reason
         document = {"platform": row.platform, "host": row.host, "status": status, "reason": reason}
         rows.append((document, f"{row.platform}  {row.host}  {status}  {reason or ''}".rstrip()))
     admin.show_rows("hosts", rows)
@@ -179,12 +180,14 @@ def list_rules(admin: AdminContext, slug: str) -> None:
     rows = list[Row]()
     for row in connected:
         for index, rule in enumerate(row.triggers):
-            place, times = f"{row.platform}:{row.path}", due.get((row.name, index), [])
+            place = f"{row.platform}:{row.path}"
+            times = due.get((row.name, index), [])
             document = {"repository": place, "next_times": [*map(rfc3339, times)]} | rule.model_dump(mode="json")
             when = f"{'/'.join(rule.on)} into {' '.join(rule.branches)}"
             detail = f"forks: {rule.forks}"
             if rule.schedule:
-                when, detail = f"{rule.schedule} ({rule.timezone})", f"next: {', '.join(map(clock_time, times))}"
+                when = f"{rule.schedule} ({rule.timezone})"
+                detail = f"next: {', '.join(map(clock_time, times))}"
             rows.append((document, f"{place}  {when}  {rule.agent}  {detail}"))
     admin.show_rows("triggers", rows)
 
@@ -200,7 +203,8 @@ def list_deliveries(admin: AdminContext, slug: str | None, limit: int, *, waitin
         rows = deliveries.latest(connection, limit, organization_id=owner, result=WAITING if waiting else None)
     shown = list[Row]()
     for row in rows:
-        at, repository = rfc3339(row.received_at), f"{row.platform}:{row.path_key}"
+        at = rfc3339(row.received_at)
+        repository = f"{row.platform}:{row.path_key}"
         document = fields_of(row, "id", "organization_id", "number", "is_issue", "event", "sender", "result", "detail")
         document |= fields_of(row, "agent", "run_id", "delivery")
         document |= {"at": at, "repository": repository, "commit": row.head_sha}

@@ -45,7 +45,8 @@ class EnvironmentFile:
         variables = {}
         for number, line in enumerate(lines, 1):
             if (entry := line.strip()) and entry[0] not in "#;":
-                match, place = _ENTRY.fullmatch(entry), f"{source}: line {number}"
+                match = _ENTRY.fullmatch(entry)
+                place = f"{source}: line {number}"
                 if match is None:
                     # The line is not shown: it may hold a secret.
                     raise SettingsError(f"{place} is not NAME=value, or a quote in it is not closed")

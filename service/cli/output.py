@@ -234,7 +234,8 @@ class AdminCommand(click.Command):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        folder, formats = click.Path(path_type=Path, file_okay=False), click.Choice(get_args(Format))
+        folder = click.Path(path_type=Path, file_okay=False)
+        formats = click.Choice(get_args(Format))
         hint = f"URL of the service's database where it is not the folder's own; better in {DATABASE_VARIABLE}."
         self.params += [
             click.Option(["--data-dir"], type=folder, envvar=DATA_DIR_VARIABLE, help="The service's data folder."),
@@ -246,7 +247,8 @@ class AdminCommand(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         assert self.callback is not None  # noqa: S101 — each command is made from a function
         before, options = ctx.find_root().params, ctx.params
-        data_dir, database_url = options.pop("data_dir"), options.pop("database_url")
+        data_dir = options.pop("data_dir")
+        database_url = options.pop("database_url")
         formats: set[Format] = {name for name in (options.pop("form"), before.get("form")) if name is not None}
         formats |= {"json"} if options.pop("as_json") or before.get("as_json") else set()
         if len(formats) > 1:

@@ -212,7 +212,8 @@ def _conclude(admin: AdminContext, document: dict[str, object], head: str, branc
 
     with admin.database() as database:
         at_work = complete_deletions(database, admin.folder, now_micros, _WAIT_S)
-    state, left_there = "deleting" if at_work else "deleted", {"branches": branches, "webhooks": webhooks}
+    state = "deleting" if at_work else "deleted"
+    left_there = {"branches": branches, "webhooks": webhooks}
     document |= {"state": state, "left_on_code_hosts": left_there}
     lines = [head]
     lines += [f"  a worker still holds {plural(at_work, 'turn')} and removes the rest afterwards"] if at_work else []

@@ -34,7 +34,8 @@ def status(admin: AdminContext) -> None:
         taken = len(turns.dispatched_turns(connection))
         pauses = workers.pauses(connection)
         address = database.shown
-    at_work, slots = sum(worker.at_work for worker in living), sum(worker.concurrency for worker in living)
+    at_work = sum(worker.at_work for worker in living)
+    slots = sum(worker.concurrency for worker in living)
     is_safe = not (slots or at_work)
     sandbox = str(find(settings))
     limits = settings.agent.model_dump()

@@ -95,7 +95,8 @@ class SpendingWatch:
             BudgetSpentError: The budget does not allow it.
         """
         expected = Usage() if is_free else Usage(input=body_bytes // BYTES_PER_TOKEN, output=_ANSWER_TOKENS)
-        cost, has_price = expected.micro_usd(price) or 0, is_free or price is not None
+        cost = expected.micro_usd(price) or 0
+        has_price = is_free or price is not None
         with self._settled:
             while True:
                 if (spent := self._budget_spent(has_price=has_price)) is not None:

@@ -132,8 +132,10 @@ def unreachable(access: ModelAccess, model: str, error: Exception, silent_s: flo
     if silent_s is not None and isinstance(error, TimeoutError):
         text = f"{access.shown} took a request for {model} and was silent for {silent_s:g} s"
     elif isinstance(error, ssl.SSLCertVerificationError):
-        reason, then = f"its certificate is not valid: {error.verify_message}", "stop"
-        text, fix = f"{access.shown} was not asked for {model}, as {reason}", "correct base_url, or SSL_CERT_FILE"
+        reason = f"its certificate is not valid: {error.verify_message}"
+        then = "stop"
+        text = f"{access.shown} was not asked for {model}, as {reason}"
+        fix = "correct base_url, or SSL_CERT_FILE"
     elif isinstance(error, ProxyError):
         text = f"{access.shown} cannot be reached for {model}: {error}"
     else:

@@ -130,7 +130,9 @@ def set_up(
         with contextlib.suppress(OSError):
             if cache is not None:
                 (cache / folder.name).rename(folder)
-    setup, workspace, options = command.setup, command.workspace, command.agent.options
+    setup = command.setup
+    workspace = command.workspace
+    options = command.agent.options
     if not setup.run:
         return None
     script = workspace.root / "setup.sh"

@@ -70,7 +70,9 @@ class Checkout:
 
     def fill(self, branch: str) -> None:
         """Fill the checkout from the branch, or without one from the default branch."""
-        snapshot, mirror, history = self.snapshot, self.mirror, self.workspace.history
+        snapshot = self.snapshot
+        mirror = self.mirror
+        history = self.workspace.history
         agent_git = mirror.git.inside(history, self._tree)
         base = self.base = snapshot.branches.get(branch) or snapshot.default
         filled: list[str] = []
@@ -139,7 +141,8 @@ class Checkout:
         for path, _, entries in trees.walk(self._tree):
             for entry in entries:
                 with contextlib.suppress(OSError):
-                    status, name = entry.stat(follow_symlinks=False), f"{path}{entry.name}"
+                    status = entry.stat(follow_symlinks=False)
+                    name = f"{path}{entry.name}"
                     if not stat.S_ISDIR(status.st_mode):
                         # Older files are unchanged since the turn began.
                         is_older = status.st_ctime_ns < since_ns
@@ -281,7 +284,9 @@ class Checkout:
         strict = ("unpack-objects", "-q", "--strict")
         checked = ("index-pack", "--stdin", "--fix-thin", "--fsck-objects")
         git.feed(pack, *(checked if self.mirror.part else strict))
-        names, blobs, new = dict.fromkeys(files.names), set(files.blobs), set(files.new)
+        names = dict.fromkeys(files.names)
+        blobs = set(files.blobs)
+        new = set(files.new)
         for sha, *before in own_commits:
             message = git("log", "--max-count=1", "--format=%B", sha, "--")
             tree = git("rev-parse", f"{sha}^{{tree}}")

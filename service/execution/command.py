@@ -96,7 +96,9 @@ class AgentCommand:
 
     @cached_property
     def invocation(self) -> CommandTemplate:
-        file, tree, guidance = self._session_file, self.workspace.tree.resolve(), os.devnull
+        file = self._session_file
+        tree = self.workspace.tree.resolve()
+        guidance = os.devnull
         session = file.read_text("utf-8") if file is not None and file.exists() else None
         # The first file of the repository with guidance for models.
         for name in invocation.preset_of(self.agent).guidance:
@@ -277,7 +279,8 @@ class AgentCommand:
     @property
     def _instructions(self) -> str:
         """The task's instructions, after the sentence about an earlier turn's unpushed changes, if there is one."""
-        text, begun = str(self.task.get("instructions", "")), self.task.get("starting_point")
+        text = str(self.task.get("instructions", ""))
+        begun = self.task.get("starting_point")
         return f"{begun['text']}\n\n{text}" if begun else text
 
     @property

@@ -215,7 +215,8 @@ class Retention:
 
         Only those that the service made, and to which only the service pushed.
         """
-        since, groups = self._branches_until - _AGAIN_MICROS, defaultdict[tuple[str, str], list[Run]](list)
+        since = self._branches_until - _AGAIN_MICROS
+        groups = defaultdict[tuple[str, str], list[Run]](list)
         with self._database.read() as connection:
             for owner in organizations.all_of(connection):
                 for run in runs.on_own_branches(connection, owner.id, since, before):

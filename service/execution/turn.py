@@ -259,7 +259,10 @@ class TurnExecution:
 
         Return its failure if there is no fallback left, or if waiting takes too long.
         """
-        now, run, turn, failure = self.recorder.clock(), attempt.run, attempt.turn, error.pause.failure
+        now = self.recorder.clock()
+        run = attempt.run
+        turn = attempt.turn
+        failure = error.pause.failure
         with self.recorder.database.read() as connection:
             agent = agents.of_run(connection, run)
             providers = outages.ProviderOutages(connection)
@@ -286,7 +289,9 @@ class TurnExecution:
 
     def _waiting(self, attempt: Attempt, error: GitCommandError) -> TurnOutcome:
         """Give the turn's slot back until its code host can be asked again; return its failure after too long."""
-        now, turn, place = self.recorder.clock(), attempt.turn, location(attempt.run.url)
+        now = self.recorder.clock()
+        turn = attempt.turn
+        place = location(attempt.run.url)
         # Its agent ran in this attempt, so that the fetch succeeded.
         since = now if attempt.has_begun else turn.waiting_since or now
         waited_s = (now - since) / SECOND_MICROS

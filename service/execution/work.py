@@ -290,7 +290,10 @@ class Attempt:
 
     def _run_agent(self, task: Mapping[str, Any]) -> TurnOutcome:
         """Set the repository up, run the agent, and publish its change."""
-        run, agent, folder, at_work = self.run, self.agent, self.folder, self.at_work
+        run = self.run
+        agent = self.agent
+        folder = self.folder
+        at_work = self.at_work
         if agent.options.keeps_session and self.conversation and not (folder.sessions / run.id).exists():
             self.note("this worker does not have the session of earlier turns: the agent's program gets them as text")
         if self.turn.agent is not None:
@@ -346,7 +349,9 @@ class Attempt:
 
     def _keep_artifacts(self) -> bool:
         """Store the files that the agent left for its callers; return whether the turn has any. None can fail it."""
-        key, tree, number = self.at_work.key, self.workspace.tree, self.turn.attempt
+        key = self.at_work.key
+        tree = self.workspace.tree
+        number = self.turn.attempt
         # The service's user must be able to read them, and the findings.
         for folder in (tree, tree / FOLDER):
             trees.unlock(folder)
@@ -369,7 +374,9 @@ class Attempt:
 
         `inside`: the path at which the agent saw its checkout.
         """
-        workspace, options, mask = self.workspace, self.agent.options, self.secrets.mask
+        workspace = self.workspace
+        options = self.agent.options
+        mask = self.secrets.mask
         result = workspace.result()
         remarks: list[str] = []
         question = read_question(workspace.tree, mask, remarks)

@@ -114,7 +114,8 @@ def read_json(data: bytes) -> Any:
 
 def drafts(document: Any) -> list[Any]:
     """Return the findings of a document, as they were written."""
-    findings, version = table(document).get("findings"), table(document).get("version")
+    findings = table(document).get("findings")
+    version = table(document).get("version")
     if not isinstance(findings, list):
         raise FindingsError('it must be an object such as {"version": 1, "findings": []}')
     if type(version) is not int or version != 1:

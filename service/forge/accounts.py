@@ -76,7 +76,8 @@ class OwnAccounts:
         if time.monotonic() < until:
             return name
         try:
-            name, kept_s = FORGES[host.platform](url, path, token, _TIMEOUT_S).account(), _KEPT_S
+            name = FORGES[host.platform](url, path, token, _TIMEOUT_S).account()
+            kept_s = _KEPT_S
         except ForgeError:
             name, kept_s = None, _FAILED_KEPT_S
         self._known[url, token] = name, time.monotonic() + kept_s

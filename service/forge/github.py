@@ -226,7 +226,8 @@ class Forgejo(GitHub):
             if not review.get("comments_count") or review.get("state") == "PENDING":
                 continue
             for comment in self.http.pages(f"{reviews}/{review['id']}/comments"):
-                author, body = _login(comment.get("user")), str(comment.get("body") or "")
+                author = _login(comment.get("user"))
+                body = str(comment.get("body") or "")
                 resolver = _login(comment.get("resolver")) or (author if body.startswith(_RESOLVED) else None)
                 thread = Thread(
                     id=f"{review['id']}/comments/{comment['id']}",
@@ -277,8 +278,10 @@ class Forgejo(GitHub):
 
     def resolve(self, number: int, thread: Thread, *, is_resolved: bool = True) -> None:
         """Mark a comment as resolved, or as open again: in its text if this version has no call for it."""
-        pulls, word = f"{self.repository}/pulls", "resolve" if is_resolved else "unresolve"
-        plain, comment_id = thread.body.removeprefix(_RESOLVED), thread.id.rpartition("/")[2]
+        pulls = f"{self.repository}/pulls"
+        word = "resolve" if is_resolved else "unresolve"
+        plain = thread.body.removeprefix(_RESOLVED)
+        comment_id = thread.id.rpartition("/")[2]
         if plain == thread.body:
             # Forgejo after 16.0, then Gitea from 1.26 on.
             for path in (f"{number}/reviews/{thread.id}/{word}", f"comments/{comment_id}/{word}"):

@@ -122,7 +122,8 @@ def _ensure_webhook(
         if "issues_events" in fields:
             # The same event reports that an issue became confidential, which cancels its waiting runs.
             fields["confidential_issues_events"] = True
-        api, hooks = _api(host, token, settings.probing.timeout_s), f"/projects/{project_id}/hooks"
+        api = _api(host, token, settings.probing.timeout_s)
+        hooks = f"/projects/{project_id}/hooks"
         present = _ours(api, hooks, fields)
         if not present:
             api.answer("POST", hooks, fields)

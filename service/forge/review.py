@@ -91,7 +91,9 @@ def _update(forge: Forge, number: int, report: Report, lines: Lines) -> None:
     """Post new findings, then resolve the threads of gone ones; the text comes last, as it reports both."""
     marks = Marks(report.agent)
     earlier = _earlier(forge, number, marks)
-    threads, review, dismissed = earlier.threads, earlier.review, earlier.dismissed
+    threads = earlier.threads
+    review = earlier.review
+    dismissed = earlier.dismissed
     if review is None and not report.found and not threads:
         return
     new = [finding for finding in report.found if finding.id not in threads.keys() | dismissed]

@@ -97,7 +97,8 @@ class ApiCommits:
 
     def _ask(self, method: str, path: str, document: object) -> dict[str, Any]:
         def answer_with(token: str | None) -> HostResponse:
-            headers, url = {"Authorization": f"Bearer {token}"} | GITHUB_VERSION, self._base + path
+            headers = {"Authorization": f"Bearer {token}"} | GITHUB_VERSION
+            url = self._base + path
             return ask(url, _TIMEOUT_S, method=method, headers=headers, document=document, largest=_MAX_ANSWER)
 
         try:

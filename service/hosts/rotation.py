@@ -89,7 +89,8 @@ class TokenRotation:
         # The token's row, from now on under the name of its variable.
         with self._database.write() as connection:
             insert_new(connection, host_tokens, {"digest": digest, "variable": host.token_env, "is_lost": False})
-            mine, there = host_tokens.c.digest == digest, host_tokens.c.variable == host.token_env
+            mine = host_tokens.c.digest == digest
+            there = host_tokens.c.variable == host.token_env
             update(connection, host_tokens, mine, ~there, variable=host.token_env)
             update(connection, host_tokens, there, ~mine, fault=None)
             (row,) = records_of(connection, RotatedToken, host_tokens, mine)

@@ -147,7 +147,9 @@ class ServiceMetrics(Collector):
                 outages[label(outage.shown)] += number
         # A line for each label: those whose turns wait longest, and one for all others. That one always exists, so that
         # a sum over the organizations always has a value.
-        waiting, at_work, oldest = Counter[str](), Counter[str](), dict[str, int]()
+        waiting = Counter[str]()
+        at_work = Counter[str]()
+        oldest = dict[str, int]()
         for number, share in enumerate(shares):
             name = label(share.organization) if number < _ORGANIZATIONS else OTHERS
             waiting[name] += share.waiting

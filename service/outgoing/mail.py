@@ -193,7 +193,9 @@ def send_by_smtp(settings: SmtpSettings, message: MailMessage) -> None:
         # the deadline applies.
         session._host = settings.host  # type: ignore[attr-defined]  # noqa: SLF001 — the comment above has the reason
         with cut_off(settings.timeout_s, lambda: session.sock), contextlib.closing(session):
-            host, until, tls = Host.parse(settings.host), started + settings.timeout_s, ssl.create_default_context()
+            host = Host.parse(settings.host)
+            until = started + settings.timeout_s
+            tls = ssl.create_default_context()
             proxy = proxy_of("https", host, port) if settings.proxy else None
             link = proxy.tunnel(authority_of(host.text, port), until) if proxy else dial(resolve(host, port), until)
             link.settimeout(settings.timeout_s)
@@ -236,7 +238,8 @@ def _mail_error(error: Exception, name: str, settings: SmtpSettings) -> MailErro
             reason = f"its TLS is not trusted ({error}); check mail.smtp.host, or name its authority in SSL_CERT_FILE"
         return MailError(f"{name} cannot be used: {reason}")
     text = reply.decode("utf-8", "replace") if isinstance(reply, bytes) else reply
-    answer, is_permanent = f"{code} {one_line(text)}"[:_MAX_REPLY], code in _PERMANENT
+    answer = f"{code} {one_line(text)}"[:_MAX_REPLY]
+    is_permanent = code in _PERMANENT
     match error:
         case smtplib.SMTPRecipientsRefused():
             return MailError(f"{name} refused the recipient: {answer}", refused=is_permanent)

@@ -94,11 +94,13 @@ def deliver(database: Database, settings: EventSettings, clock: Clock, endpoint_
             )
         except (HostUnreachableError, EndpointError) as error:
             # Without the URL, whose path may contain a secret: the log shows the failure.
-            failure, pause_s = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: "), 0.0
+            failure = str(error).removeprefix(f"{endpoint.url.partition('?')[0]}: ")
+            pause_s = 0.0
         else:
             if not answer.is_success:
                 hint = ": redirects are not followed" if answer.status in _REDIRECT else ""
-                failure, pause_s = f"it answered {answer.status}{hint}", answer.wait_s
+                failure = f"it answered {answer.status}{hint}"
+                pause_s = answer.wait_s
                 is_gone = answer.status == _GONE
         now = clock()
         if failure is None:

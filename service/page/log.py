@@ -90,7 +90,8 @@ def show_log(
         number = min(before, last + 1) if before > 1 else last + 1
     start, end = _around(preset, data, number, back=back)
     first = data.count(b"\n", 0, start) + 1
-    rows, next_line = list(_rows(preset, data[start:end], first)), first + data.count(b"\n", start, end)
+    rows = list(_rows(preset, data[start:end], first))
+    next_line = first + data.count(b"\n", start, end)
     matches = list(_matches(preset, data, find)) if find.strip() else None
     facts: dict[str, Any] = {
         "turn": turn,
@@ -111,7 +112,8 @@ def _matches(preset: PresetName | None, data: bytes, find: str) -> Iterator[tupl
     """Yield the first lines with a text: number, the text before, the text as it is there, and the text after."""
     # A program's log has it as JSON. An expression without regard to case could be made to take quadratic time.
     forms = {find, json.dumps(find)[1:-1], json.dumps(find, ensure_ascii=False)[1:-1]} if preset else {find}
-    needles, lowered = {form.encode("utf-8", "replace").lower() for form in forms}, data.lower()
+    needles = {form.encode("utf-8", "replace").lower() for form in forms}
+    lowered = data.lower()
     number, counted, end = 1, 0, 0
     for _ in range(_MAX_FOUND):
         offsets = {form: at for form in needles if (at := lowered.find(form, end)) >= 0}
@@ -127,7 +129,9 @@ def _matches(preset: PresetName | None, data: bytes, find: str) -> Iterator[tupl
             text = plain("\n".join(step.text for step in steps_of(preset, near)))
         at = text.lower().find(find.lower())
         stop = max(0, at) + (len(find) if at >= 0 else 0)
-        before, same, after = text[max(0, at - _AROUND) : max(0, at)], text[max(0, at) : stop], text[stop:]
+        before = text[max(0, at - _AROUND) : max(0, at)]
+        same = text[max(0, at) : stop]
+        after = text[stop:]
         yield number, printable(before), printable(same), printable(after[:_AROUND])
 
 
@@ -148,7 +152,8 @@ async def follow(
     def more() -> tuple[Response, bool]:
         with results.turn_log(context, caller, run_id, turn) as log:
             piece = log.read(offset, MAX_LINE if log.preset else 4 * _CHUNK)
-        data, is_last = piece.data, piece.offset + len(piece.data) == piece.size
+        data = piece.data
+        is_last = piece.offset + len(piece.data) == piece.size
         skipped = data.find(b"\n") + 1 if offset < 0 and piece.offset else 0
         if not (is_last and log.is_ended):
             whole = data[: data.rfind(b"\n") + 1]

@@ -41,13 +41,15 @@ def show(context: RequestContext, visitor: Operator, search: str = "") -> Respon
         taken = len(turns.dispatched_turns(connection))
         invited = invitations.all_of(connection)
         latest = {invitation.organization_id: invitation for invitation in invited}
-        word, emails = search.strip().casefold(), {owner: invitation.email for owner, invitation in latest.items()}
+        word = search.strip().casefold()
+        emails = {owner: invitation.email for owner, invitation in latest.items()}
         owners = [
             owner
             for owner in organizations.all_of(connection)
             if word in " ".join((owner.name, owner.slug, owner.id, emails.get(owner.id, ""))).casefold()
         ]
-        newest, hidden = owners[::-1][:_MAX_RUNS], max(0, len(owners) - _MAX_RUNS)
+        newest = owners[::-1][:_MAX_RUNS]
+        hidden = max(0, len(owners) - _MAX_RUNS)
         connected = by_owner(connection, Host, hosts, [organization.id for organization in newest])
         ending = endings.soon(connection, now)
         refused = postings.refused_postings(connection, _MAX_RUNS)

@@ -65,7 +65,8 @@ def list_runs(request: Request, context: RequestContext, caller: RunReader, visi
     ids = [run.id for run in matches]
     rows: list[dict[str, object]] = []
     with context.database.read() as connection:
-        last, pulls = turns.newest_of(connection, ids), postings.pull_requests(connection, ids)
+        last = turns.newest_of(connection, ids)
+        pulls = postings.pull_requests(connection, ids)
         paths = [repository.path for repository in repositories.of(connection, caller.organization.id)]
         for run, turn in ((run, last[run.id]) for run in matches if run.id in last):
             of_turn, reported = (turn.run_id, turn.number), ""

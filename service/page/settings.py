@@ -175,7 +175,8 @@ async def add_endpoint(context: RequestContext, form: Writer, caller: Configurer
     """Add an endpoint and show its secret, which cannot be shown again."""
 
     def add() -> Response:
-        url, types = form.get("url"), [kind for kind in events.TYPES if form.get(f"type-{kind}")]
+        url = form.get("url")
+        types = [kind for kind in events.TYPES if form.get(f"type-{kind}")]
         try:
             addresses_of(url, context.settings.events.allow_private)
             with context.database.write() as connection:

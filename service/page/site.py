@@ -54,7 +54,8 @@ def when(moment: int | str | None) -> Markup:
 
 def ago(micros: int) -> Markup:
     """Return how long ago an instant was, with the instant itself as its title."""
-    at, passed_s = EPOCH + timedelta(microseconds=micros), max(0, now_micros() - micros) // SECOND_MICROS
+    at = EPOCH + timedelta(microseconds=micros)
+    passed_s = max(0, now_micros() - micros) // SECOND_MICROS
     spans = ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s"))
     age = next((f"{passed_s // length}{unit} ago" for length, unit in spans if passed_s >= length), "now")
     title = f"{at:%d %b %Y, %H:%M:%S} UTC"

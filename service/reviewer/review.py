@@ -101,7 +101,8 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
             paths.append(path)
             text = text.replace("\r\n", "\n")
             if conflict := _CONFLICT.search(text):
-                line, advice = text.count("\n", 0, conflict.start()) + 1, "Decide, and delete the markers."
+                line = text.count("\n", 0, conflict.start()) + 1
+                advice = "Decide, and delete the markers."
                 drafts.append(_draft("merge-conflict", path, line, "A merge conflict begins here", advice))
             try:
                 if path.endswith(".json") and text.strip() and not _COMMENTED_JSON.search(path):
@@ -115,7 +116,8 @@ def read_files(root: Path, sizes: Mapping[str, int]) -> tuple[list[dict[str, obj
                 reason = "it is not valid TOML"
                 if isinstance(error, json.JSONDecodeError):
                     reason = error.msg
-                title, number = f"The file cannot be parsed: {reason}", int(place[1]) if place else None
+                title = f"The file cannot be parsed: {reason}"
+                number = int(place[1]) if place else None
                 drafts.append(_draft("data-syntax", path, number, title, "Programs that read it fail."))
     modules = [path for path in paths if path.endswith((".py", ".pyi"))]
     for name, run, chosen in (("detect-secrets", _secrets, paths), ("ruff", _ruff, modules)):

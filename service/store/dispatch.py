@@ -172,7 +172,8 @@ class Share:
 def shares(connection: sa.Connection) -> list[Share]:
     """Return the organizations that have open turns, the longest waiting first."""
     waiting = turns.c.dispatched_at.is_(None)
-    number, oldest = sa.func.count(), sa.func.min(turns.c.accepted_at).filter(waiting)
+    number = sa.func.count()
+    oldest = sa.func.min(turns.c.accepted_at).filter(waiting)
     query = (
         sa.select(organizations.c.slug, number.filter(waiting), oldest, number.filter(sa.not_(waiting)))
         .select_from(turns.join(runs).join(organizations))

@@ -34,7 +34,8 @@ def soon(connection: sa.Connection, now: Micros) -> list[EndingKey]:
     """Return the keys that expire within 14 days, soonest first, without API tokens that have a successor."""
     slugs: dict[str | None, str] = dict(connection.execute(sa.select(organizations.c.id, organizations.c.slug)).all())
     slugs[None] = ""
-    named, last = sa.func.coalesce(tokens.c.alias, tokens.c.id), sa.func.max(tokens.c.expires_at)
+    named = sa.func.coalesce(tokens.c.alias, tokens.c.id)
+    last = sa.func.max(tokens.c.expires_at)
     latest = sa.select(organizations.c.slug, named, last).where(tokens.c.revoked_at.is_(None))
     latest = latest.join(organizations, organizations.c.id == tokens.c.organization_id)
     latest = latest.group_by(organizations.c.slug, named).having(last > now - _SHOWN_AFTER_DAYS * DAY_MICROS)

@@ -133,7 +133,8 @@ def record(
 
 
 def first_due(connection: sa.Connection, endpoint_id: str, now: Micros) -> Event | None:
-    due, order = (events.c.state == WAITING, events.c.due_at <= now), [events.c.due_at, events.c.id]
+    due = (events.c.state == WAITING, events.c.due_at <= now)
+    order = [events.c.due_at, events.c.id]
     return record_of(connection, Event, events, *due, endpoint_id=endpoint_id, order=order)
 
 

@@ -82,7 +82,8 @@ class ProviderOutages:
 
     def stand_in(self, organization_id: str, agent: str, now: Micros) -> tuple[str, dict[str, str]] | None:
         """Return the fallback of an agent whose provider has been down for longer than it waits, and the reason."""
-        options, outage = self._options_of(organization_id, agent), self.of(organization_id, agent)
+        options = self._options_of(organization_id, agent)
+        outage = self.of(organization_id, agent)
         if options is None or outage is None or now - outage.since <= options.waits_s * SECOND_MICROS:
             return None
         unavailable = {agent: outage.text}

@@ -124,9 +124,11 @@ def at_end(connection: sa.Connection, run: Run, number: int, outcome: "TurnOutco
     text = outcome.failure or outcome.summary or "nothing to change"
     stored = turn_files.content(connection, turn, turn_files.FINDINGS)
     reported = None if stored is None else json.loads(stored)
-    status, gate = state, plan.status if isinstance(plan.status, str) and state == "success" else None
+    status = state
+    gate = plan.status if isinstance(plan.status, str) and state == "success" else None
     if gate and (unread := turn_files.content(connection, turn, turn_files.UNREAD)) is not None:
-        status, text = "error", f"not all findings could be read: {unread.decode()}"
+        status = "error"
+        text = f"not all findings could be read: {unread.decode()}"
     if gate and reported is not None:
         severities = [finding["severity"] for finding in reported["findings"]]
         grave = SEVERITIES[: SEVERITIES.index(gate) + 1]
@@ -188,7 +190,8 @@ def put_off(connection: sa.Connection, run: Run, until: int) -> None:
 
 def mark_posted(connection: sa.Connection, posting: Posting, posted: Posted, now: Micros) -> None:
     """Record a success; the posting stays due if a newer request replaced it in the meantime."""
-    same, url = _is(posting.run_id, posting.kind, posting.subject), posted.url or posting.url
+    same = _is(posting.run_id, posting.kind, posting.subject)
+    url = posted.url or posting.url
     update(connection, postings, *same, url=url, posted_at=now, attempts=postings.c.attempts + 1)
     update(connection, postings, *same, postings.c.version == posting.version, state=POSTED, failure=posted.note)
     if posting.kind == "pull_request" and posted.url != posting.url:

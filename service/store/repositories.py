@@ -174,7 +174,8 @@ def by_path(connection: sa.Connection, organization_id: str, platform: str, path
 def by_name(connection: sa.Connection, organization_id: str, text: str) -> Repository | None:
     """Return the repository configured under a name, otherwise one that is cloned from that URL."""
     has_name = repositories.c.name == text
-    either, order = has_name | (repositories.c.url == text), [sa.desc(has_name)]
+    either = has_name | (repositories.c.url == text)
+    order = [sa.desc(has_name)]
     return record_of(connection, Repository, repositories, either, organization_id=organization_id, order=order)
 
 

@@ -193,7 +193,8 @@ def claim(connection: sa.Connection, run_id: str, number: int, executor: str, no
     if not update(connection, turns, *_is(run_id, number), _OPEN, **values):
         return None
     run_store.touch(connection, run_id, now, status="working")
-    run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
+    run = run_store.by_id(connection, run_id)
+    turn = by_number(connection, run_id, number)
     if run is None or turn is None:
         return None
     if turn.attempt == 1:
@@ -255,7 +256,8 @@ def end(connection: sa.Connection, run_id: str, number: int, outcome: TurnOutcom
         return False
     turn_files.remove(connection, (run_id, number), turn_files.COMMIT)
     run_store.touch(connection, run_id, now, status=outcome.status)
-    run, turn = run_store.by_id(connection, run_id), by_number(connection, run_id, number)
+    run = run_store.by_id(connection, run_id)
+    turn = by_number(connection, run_id, number)
     if run is not None and turn is not None:
         is_cancelled = outcome.failure is not None and outcome.failure.startswith(CANCELLED)
         state: postings.State = "success" if outcome.status == "completed" else "failure"

@@ -90,7 +90,8 @@ class _IssueDelivery(_Delivery):
             labels = (self.label,) if self.label else issue.labels
         elif change == "assigned":
             assignees = (self.assignee,) if self.assignee else issue.assignees
-        sender, is_authors = self.repository.done_by(self.sender), self.sender.is_one(issue.user)
+        sender = self.repository.done_by(self.sender)
+        is_authors = self.sender.is_one(issue.user)
         return issue.change_event(sender, mention, change, labels, assignees, is_authors=is_authors)
 
 
@@ -131,7 +132,8 @@ class _CommentDelivery(_Delivery):
         else:
             about |= issue.about
             subject = about["fault"]
-        is_edited, is_authors = self.action == "edited", self.sender.is_one(comment.user)
+        is_edited = self.action == "edited"
+        is_authors = self.sender.is_one(comment.user)
         fault = payloads.faults(comment.body, subject, is_edited=is_edited, is_authors=is_authors)
         return payloads.comment_event(about, comment.id, fault, comment.created_at)
 

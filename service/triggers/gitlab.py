@@ -64,7 +64,8 @@ class _RequestDelivery(_Delivery):
     changes: dict[str, object] = Field(default_factory=dict)
 
     def event(self, _mention: str) -> HookEvent | None:
-        request, kind = self.object_attributes, payloads.KINDS.get(self.object_attributes.action)
+        request = self.object_attributes
+        kind = payloads.KINDS.get(self.object_attributes.action)
         if request.action == "update":
             was_draft = "draft" in self.changes and not request.draft
             changed = ((request.oldrev, "pushed"), (was_draft, "ready"), ("labels" in self.changes, "labeled"))
@@ -72,7 +73,8 @@ class _RequestDelivery(_Delivery):
         if kind is None or (kind != CLOSED and request.state != "opened"):
             return None
         about = self.project.done_by(self.user) | request.about(self.labels)
-        is_draft, changed_at = request.draft or request.work_in_progress, payloads.micros(request.updated_at)
+        is_draft = request.draft or request.work_in_progress
+        changed_at = payloads.micros(request.updated_at)
         return HookEvent(kind=kind, **about, is_draft=is_draft, changed_at=changed_at)
 
 
@@ -105,7 +107,8 @@ class _IssueDelivery(_Delivery):
             change = CONFIDENTIAL
         if change == "opened":
             labels, assignees = self.labels, self.assignees
-        sender, is_authors = self.project.done_by(self.user), issue.author_id == self.user.id
+        sender = self.project.done_by(self.user)
+        is_authors = issue.author_id == self.user.id
         return issue.change_event(sender, mention, change, labels, assignees, is_authors=is_authors)
 
 

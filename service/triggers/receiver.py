@@ -72,7 +72,8 @@ def receive(database: Database, settings: Settings, clock: Clock, delivery: Webh
     Raises:
         UnknownRepositoryError: No repository is configured under its path with a secret that signed it.
     """
-    platform, common = delivery.platform, settings.secret_of_webhooks(delivery.platform)
+    platform = delivery.platform
+    common = settings.secret_of_webhooks(delivery.platform)
     decisions = []
     with database.write() as connection:
         for owner, repository in repositories.everywhere(connection, platform, delivery.event.path):
@@ -102,7 +103,8 @@ def start_due(database: Database, settings: Settings, clock: Clock, key: str) ->
         # Times that are too old to start a run need not be counted.
         since = max(due.due_at, now - parse_duration(rule.catch_up)) - 1
         in_time = [*takewhile(now.__ge__, fire_times(rule.schedule or "", rule.timezone, since))]
-        at, path = in_time[-1] if in_time else due.due_at, repository.path.lower()
+        at = in_time[-1] if in_time else due.due_at
+        path = repository.path.lower()
         subject = SubjectKey(due.organization_id, repository.platform, path, deliveries.NO_NUMBER)
         event = HookEvent(SCHEDULE, path, SCHEDULE, is_bot=False, changed_at=at, occasion=rfc3339(at))
         # Rules can be reordered, so neither the index nor the time is unique.
@@ -200,7 +202,9 @@ class _Case:
 
     def _refusal(self, rule: TriggerRule) -> DeliveryDecision | None:
         """The decision if the organization, its agent, the branch or a limit allows no run."""
-        event, connection, repository = self.event, self.connection, self.repository
+        event = self.event
+        connection = self.connection
+        repository = self.repository
         owner = organizations.by_id(connection, self.subject.organization_id)
         if owner is None or not owner.active:
             return DeliveryDecision("refused", "the organization is not active")
@@ -223,7 +227,8 @@ class _Case:
         return "issue" if self.subject.is_issue else "pull request"
 
     def _late(self) -> str | None:
-        only_closed, at = self.event.kind in {COMMENT, ISSUE}, self.event.changed_at
+        only_closed = self.event.kind in {COMMENT, ISSUE}
+        at = self.event.changed_at
         if at < deliveries.latest_change(self.connection, self.subject, only_closed=only_closed):
             return "a later change came first"
         # Older decisions are deleted, so a repetition of an older delivery would not be recognized.
@@ -234,7 +239,8 @@ class _Case:
 
     def hour_limit(self) -> str | None:
         """Return the refusal if the repository reached its hourly number of runs, or None."""
-        most, hour_ago = self.settings.triggers.repository_runs_an_hour, self.now - DAY_MICROS // 24
+        most = self.settings.triggers.repository_runs_an_hour
+        hour_ago = self.now - DAY_MICROS // 24
         is_reached = deliveries.started_since(self.connection, self.subject, hour_ago, in_repository=True) >= most
         if is_reached:
             return f"repository_runs_an_hour: {plural(most, 'run')} for one repository"
@@ -272,7 +278,8 @@ class _Case:
 
     def note(self, decision: DeliveryDecision, index: int = -1) -> DeliveryDecision:
         """Record a decision, made by the rule with an index or, at -1, by none; return it."""
-        event, agent = self.event, None if index < 0 else self.repository.triggers[index].agent
+        event = self.event
+        agent = None if index < 0 else self.repository.triggers[index].agent
         entry = DeliveryEntry(
             id=f"dlv_{ids.ulid(self.now)}",
             **asdict(self.subject),

@@ -223,7 +223,8 @@ class Cache(ThreadedStore):
 
     async def figures(self, since: datetime) -> Figures:
         """The figures of a header at one moment; `since`: from when on failed runs are counted."""
-        failed, remembered = RunFilter(statuses=("failed",), since=since), self._remembered
+        failed = RunFilter(statuses=("failed",), since=since)
+        remembered = self._remembered
 
         def read(connection: sqlite3.Connection) -> Figures:
             with snapshot(connection):

@@ -325,7 +325,10 @@ class RunMerge(Struct, frozen=True):
     def _columns(self, arrived: ArrivedRun, asked_us: int) -> tuple[str, str, bool, str, str, int, int, int, str]:
         """Id, status, finality, branch, repository, times of creation, update and change, and the text for searches."""
         run = arrived.run
-        run_id, status, branch, updated_us = run.run_id, run.status, run.branch_name, arrived.updated_us
+        run_id = run.run_id
+        status = run.status
+        branch = run.branch_name
+        updated_us = arrived.updated_us
         created_us = to_sortable_us(run.created_at)
         repository = _label(run.repository.platform, run.repository.data_json)
         if self.newest.get(repository, _BEFORE_ALL_US) < created_us:

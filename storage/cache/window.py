@@ -89,7 +89,9 @@ def rows(
     Far from both ends it is found from the window that was read last, as long as the cache has not changed.
     """
     offset, limit = max(0, offset), max(0, limit)
-    everything, forwards, backwards = where(condition), order_by(sort), order_by(sort, backwards=True)
+    everything = where(condition)
+    forwards = order_by(sort)
+    backwards = order_by(sort, backwards=True)
     with snapshot(connection):
         if offset <= NEAR:
             matches = search_rows(connection, condition, sort, offset, limit, remembered)
@@ -99,7 +101,8 @@ def rows(
         runs = total(connection, condition, remembered)
         limit = max(0, min(limit, runs - offset))
         place, run_id = remembered.get(connection, ("place", condition, sort), lambda: (0, ""))
-        gap, key = place - offset, key_of(connection, run_id, RunFilter(), sort)
+        gap = place - offset
+        key = key_of(connection, run_id, RunFilter(), sort)
         remaining = None if key is None or abs(gap) >= min(offset, runs - offset) else onwards(sort, key)
         if remaining is not None and key is not None:
             above_count = max(0, min(gap, limit))
@@ -250,7 +253,8 @@ def _read_grouped(
     offset = max(0, min(request.offset + shift, number - limit))
     visible: list[RunRow] = []
     for start, group in heads:
-        first, end = max(offset, start + 1), min(offset + limit, start + 1 + group.rows)
+        first = max(offset, start + 1)
+        end = min(offset + limit, start + 1 + group.rows)
         if first < end:
             members = within(condition, column, group.name)
             visible += rows(connection, members, request.sort, first - start - 1, end - first, remembered)
