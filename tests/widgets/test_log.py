@@ -23,10 +23,10 @@ def test_lines_do_not_depend_on_cuts(seed: int) -> None:
     cuts = sorted(chance.sample(range(1, len(data)), 6))
     begin, *_, middle = cuts
     spool = LogSpool()
-    spool.put(chunk(data, begin, middle))
-    spool.put(chunk(data, middle, len(data)))
+    spool.add_chunk(chunk(data, begin, middle))
+    spool.add_chunk(chunk(data, middle, len(data)))
     held = spool.count
-    before = spool.put(chunk(data, 0, begin))
+    before = spool.add_chunk(chunk(data, 0, begin))
 
     assert [spool.line(row) for row in range(spool.count)] == data.removesuffix(b"\n").split(b"\n")
     assert spool.count == held + before
@@ -55,15 +55,15 @@ async def test_a_log_follows_only_at_its_end() -> None:
     view = LogView(spool)
     half = data.index(b"line 500\n")
     async with staged(view, (60, 12)) as (app, pilot):
-        spool.put(chunk(data, half, data.index(b"line 900\n")))
+        spool.add_chunk(chunk(data, half, data.index(b"line 900\n")))
         view.show_added(follow=True)
         await pilot.pause()
         assert app.lines[-1].strip() == "line 899"
 
-        before = spool.put(chunk(data, 0, half))
+        before = spool.add_chunk(chunk(data, 0, half))
         view.show_added(before=before)
         await pilot.press("k")
-        spool.put(chunk(data, data.index(b"line 900\n")))
+        spool.add_chunk(chunk(data, data.index(b"line 900\n")))
         view.show_added(follow=view.follows)
         await pilot.pause()
         assert app.lines[-1].strip() == "line 899"
