@@ -267,7 +267,7 @@ class Inbox:
 
 def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: str) -> InboxItem | None:
     """The open part of the cause, or None."""
-    marked = [(entry, [marks.get(key, _NO_MARK) for key in {entry.key, entry.group}]) for entry in cause.entries]
+    marked = [(entry, [marks.get(key, _NO_MARK) for key in (entry.key, entry.group)]) for entry in cause.entries]
     undone = [(entry, own) for entry, own in marked if not any(mark.is_done(entry.at) for mark in own)]
     # A snoozed item comes back with the first new event of the same cause.
     is_hidden = all(any(mark.hides(entry.at, now) for mark in own) for entry, own in undone)
@@ -305,7 +305,7 @@ def _item(cause: Cause, marks: Mapping[str, Mark], now: datetime, command_line: 
 def _why_back(marks: Sequence[Mark], now: datetime) -> str:
     """Why an item with these marks is open again; empty if it was open all the time."""
     if snoozed := [mark.snoozed_until for mark in marks if mark.snoozed_until is not None]:
-        if snoozed[0] <= now:
+        if max(snoozed) <= now:
             return "snoozed until now"
         return "back before its snooze ended"
     if any(mark.done_until is not None for mark in marks):

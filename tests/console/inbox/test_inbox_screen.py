@@ -164,6 +164,23 @@ async def test_a_snooze_ends_by_time_or_a_new_failure(staged: Staged, board: Lab
         assert items(scene)[0].back == "snoozed until now"
 
 
+async def test_of_two_snoozes_the_later_end_counts(staged: Staged) -> None:
+    """An event of a group that was snoozed, and then alone for longer, is back before its snooze ended."""
+    async with inbox(staged, automated=False) as scene:
+        pairs = [(item, entry) for item in items(scene) for entry in item.entries]
+        item, entry = next(pair for pair in pairs if pair[1].group not in {"", pair[1].key})
+        now = scene.clock()
+        before = entry.at - timedelta(seconds=1)
+        marks = {
+            key: Mark(snoozed_until=now + timedelta(hours=hours), seen_until=before)
+            for key, hours in ((entry.key, 1), (entry.group, -1))
+        }
+
+        await scene.engine.usable_state().mark(marks, now)
+        await scene.ring()
+        assert next(other for other in items(scene) if other.key == item.key).back == "back before its snooze ended"
+
+
 async def test_two_consoles_share_one_inbox(staged: Staged) -> None:
     """One console notices the other's marks through the state's file; a renewed lease is not news.
 
